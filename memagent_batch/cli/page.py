@@ -25,6 +25,8 @@ class Page(OutputsCommand):
     """Folder of the site (default: OUTPUT/pages, in the first output)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
     """Characters of the document before and after evidence."""
+    page_images: bool = False
+    """Show pages of PDFs with evidence, marked: reads the files again, and adds up to 150 kB for each page."""
     yes: bool = False
     """Write the site even for more than 100,000 answers (about 1 GB)."""
 
@@ -35,9 +37,15 @@ class Page(OutputsCommand):
             self.locate(self.to) if self.to else outputs[0] / PAGES_FOLDER,
             context_chars=self.context,
             is_large_allowed=self.yes,
+            has_page_images=self.page_images,
         )
         if sys.stdout.isatty():
             answers, documents = quantity(written["readings"], "answer"), quantity(written["documents"], "document")
-            print(f"{answers} of {documents}\n\nnext: open {printable(written['page'])} in a browser")
+            print(f"{answers} of {documents}")
+            if self.page_images:
+                print(f"{quantity(written['page_images'], 'page')} of PDFs as images")
+            if without := written["documents_without_images"]:
+                print(f"{quantity(without, 'document')} without some of them: its page says why")
+            print(f"\nnext: open {printable(written['page'])} in a browser")
         else:
             print(json.dumps(written, indent=2, ensure_ascii=False))

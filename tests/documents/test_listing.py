@@ -8,7 +8,7 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.lake.tables import documents_place
-from memagent_batch.data.documents.listing import HIDDEN_NAME, list_files
+from memagent_batch.data.documents.listing import HIDDEN_NAME, list_files, list_places, sources_root
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import source_names
@@ -157,3 +157,16 @@ def test_names_with_brackets_and_stars_are_found_as_they_are_written(place: str,
     assert [Path(file.path).name for file in list_files(Location(uri=f"{tmp_path}/{place}"))] == ["[2026] offer*.txt"]
     with pytest.raises(InputError, match=r"holds no files .*write \[\[\] for the character itself"):
         list_files(Location(uri=f"{tmp_path}/[2026] offers*/*.txt"))
+
+
+@pytest.mark.parametrize(
+    "places", [["a"], ["a/b/1.txt"], ["a/*/1.txt"], ["a/b", "a/c"], ["a/b/1.txt", "a/c/1.txt"], ["a/b/*.txt", "a/c"]]
+)
+def test_root_of_the_sources_is_that_of_their_listing(places: list[str], tmp_path: Path) -> None:
+    for folder in ("a/b", "a/c"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "1.txt").write_text("x")
+    found = [Location(uri=f"{tmp_path}/{place}") for place in places]
+    assert sources_root(found) == list_places(found).root
+    with pytest.raises(InputError, match="no such file or folder"):
+        sources_root([Location(uri=f"{tmp_path}/gone")])

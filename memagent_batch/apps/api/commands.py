@@ -187,6 +187,7 @@ def page(
     *,
     to: PlaceOrPath | None = None,
     context: int = CONTEXT_CHARS,
+    page_images: bool = False,
     storage_options: Options | None = None,
 ) -> WrittenSite:
     """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.
@@ -195,6 +196,7 @@ def page(
         output: The output of `answer`; several, such as those of slices, are shown as one run.
         to: Folder of the pages; `pages/` in the first output by default.
         context: Characters of the document that are shown before and behind evidence.
+        page_images: Whether to show the pages of PDFs on which evidence stands, too, drawn from the source files.
         storage_options: Arguments of the file system.
 
     Raises:
@@ -202,7 +204,7 @@ def page(
     """
     places = _locations(output, storage_options)
     target = places[0] / PAGES_FOLDER if to is None else _location(to, storage_options)
-    return write_site(places, target, context_chars=context, is_large_allowed=True)
+    return write_site(places, target, context_chars=context, is_large_allowed=True, has_page_images=page_images)
 
 
 def make_review(

@@ -11,7 +11,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -31,6 +31,7 @@ from memagent_batch.apps.pages.document_page import (
     view_reading,
     windows,
 )
+from memagent_batch.apps.pages.page_images import PageImages, SourceFiles
 from memagent_batch.apps.pages.readings import (
     NEEDS,
     OUTCOMES,
@@ -83,7 +84,7 @@ SITE_RECORD_FILE = "page.json"
 LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
 BUILDS_FOLDER = "builds"
-DOCUMENTS_FOLDER, ROWS_FOLDER = "documents", "rows"
+DOCUMENTS_FOLDER, ROWS_FOLDER, IMAGES_FOLDER = "documents", "rows", "images"
 EARLIER_BUILDS = "build-"
 """Begins the names of the folders in which earlier versions wrote their pages."""
 NAME_DIGITS = 32
@@ -112,6 +113,10 @@ class WrittenSite(TypedDict):
     """Of these, files that the site before did not have."""
     bytes: int
     """Of all files of the site."""
+    page_images: int
+    """Pages of PDFs that are shown as images."""
+    documents_without_images: int
+    """Documents of which such a page can't be shown; their pages say why."""
 
 
 class SiteFiles:
@@ -136,10 +141,14 @@ class SiteFiles:
         self._there = newest & {*files_of(target)}  # somebody may have removed files by hand
         self.record.write_bytes(b"")
 
-    def write(self, folder: str, data: bytes) -> str:
-        """Returns the path of a page below the target; it is there once `finish` returns."""
+    def write_image(self, data: bytes) -> str:
+        """Returns the link to an image from the page of a document; see `write`."""
+        return SHEET_TO_ROOT + self.write(IMAGES_FOLDER, data, ending="png")
+
+    def write(self, folder: str, data: bytes, *, ending: str = "html") -> str:
+        """Returns the path of a file below the target; it is there once `finish` returns."""
         name = sha256(data).hexdigest()[:NAME_DIGITS]
-        path = f"{folder}/{name[:2]}/{name}.html"
+        path = f"{folder}/{name[:2]}/{name}.{ending}"
         if path not in self.paths:
             self.paths.add(path)
             self.num_bytes += len(data)
@@ -247,6 +256,7 @@ class _ShownRun:
     changes: RunChanges
     texts: DocumentTexts | None
     """None without evidence."""
+    sources: SourceFiles
 
     def sheets(self) -> Iterator[Sheet]:
         """The documents of the run."""
@@ -261,26 +271,37 @@ class _ShownRun:
         for document_id, readings in groupby(stream_readings(self.run), key=attrgetter("document_id")):
             yield Sheet(document_id=document_id, readings=tuple(map(view, readings)))
 
-    def passages(self, sheets: Sequence[Sheet], *, context_chars: int) -> dict[str, list[list[Window]]]:
-        """The passages round the evidence of each reading, by document; those without a text to show are left out."""
-        marked = {sheet.document_id: sheet.readings for sheet in sheets if any(view.marks for view in sheet.readings)}
-        if self.texts is None:
-            return {}
-        return {
-            document.document_id: [
-                windows(document.text, view.marks, context_chars=context_chars) for view in marked[document.document_id]
+    def passages(
+        self, sheets: Sequence[Sheet], *, context_chars: int, images: PageImages | None
+    ) -> dict[str, list[list[Window]]]:
+        """The passages round the evidence of each reading, by document; those without a text to show are left out.
+
+        The pages on which it stands are drawn, too, if there are to be `images`.
+        """
+        marked = {sheet.document_id: sheet for sheet in sheets if any(view.marks for view in sheet.readings)}
+        passages: dict[str, list[list[Window]]] = {}
+        for document in self.texts.fetch([*marked]) if self.texts else ():
+            sheet = marked[document.document_id]
+            passages[document.document_id] = [
+                windows(document.text, view.marks, context_chars=context_chars) for view in sheet.readings
             ]
-            for document in self.texts.fetch([*marked])
-        }
+            if images is not None:
+                images.draw(sheet, document, self.sources)
+        return passages
 
 
 def write_site(
-    outputs: Sequence[Location], target: Location, *, context_chars: int, is_large_allowed: bool
+    outputs: Sequence[Location],
+    target: Location,
+    *,
+    context_chars: int,
+    is_large_allowed: bool,
+    has_page_images: bool = False,
 ) -> WrittenSite:
     """Writes the site of the last finished run of one or several outputs, such as slices, whole or not at all.
 
     `context_chars` of the document stand on either side of evidence. It shows more than `LARGE_ANSWERS` only if that
-    is allowed.
+    is allowed. With `has_page_images` the source files are read again, and the pages of PDFs shown as images.
 
     Raises:
         OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.
@@ -304,32 +325,40 @@ def write_site(
         batches = run.evidence().to_batches(columns=["document_id", "document_hash"])
         wanted = {row["document_id"]: row["document_hash"] for batch in batches for row in batch.to_pylist()}
         texts = DocumentTexts(run.output, run.manifest, wanted=wanted) if wanted else None
-        runs.append(_ShownRun(run=run, changes=changes_of(run), texts=texts))
-    return _write_pages(runs, target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
+        runs.append(_ShownRun(run=run, changes=changes_of(run), texts=texts, sources=SourceFiles(run)))
+    later = [*filter(None, later_runs)]
+    return _write_pages(runs, target, context_chars=context_chars, later_runs=later, has_page_images=has_page_images)
 
 
 def _write_pages(
-    runs: Sequence[_ShownRun], target: Location, *, context_chars: int, later_runs: Sequence[str]
+    runs: Sequence[_ShownRun],
+    target: Location,
+    *,
+    context_chars: int,
+    later_runs: Sequence[str],
+    has_page_images: bool,
 ) -> WrittenSite:
     manifest = _joined_manifest([run.run.manifest for run in runs])
     changes = _joined_changes([run.changes for run in runs])
     removed = [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED]
-    with open_site(target) as files:
+    with open_site(target) as files, ExitStack() as stack:
+        images = stack.enter_context(PageImages(files.write_image)) if has_page_images else None
         table = AnswerTable(files, changes=changes)
         for run in runs:
             for sheets in into_batches(
                 run.sheets(), size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS
             ):
-                passages = run.passages(sheets, context_chars=context_chars)
+                passages = run.passages(sheets, context_chars=context_chars, images=images)
                 for sheet in sheets:
                     values = template_values(sheet, passages.get(sheet.document_id, []))
                     values |= {"since": run.changes.since, "index": SHEET_TO_INDEX}
+                    values["images"] = images and images.take(sheet)
                     values["site"] = {
                         "columns": SIGN_SHEET_COLUMNS,
                         "root": SHEET_TO_ROOT,
                         "readings": [*map(_to_sign, sheet.readings)],
                     }
-                    page = render("document.html", values, scripts=("sign.js",))
+                    page = render("document.html", values, scripts=("sign.js",), images=has_page_images)
                     table.add(sheet, path=files.write(DOCUMENTS_FOLDER, page))
         table.write()
         values = _index_values(table, runs, manifest=manifest, changes=changes)
@@ -354,6 +383,8 @@ def _write_pages(
         files=len(files.paths) + 1 + len(written),
         new_files=files.num_new + 1 + len(written),
         bytes=files.num_bytes + len(index) + sum(map(len, written.values())),
+        page_images=images.num_images if images else 0,
+        documents_without_images=images.num_without if images else 0,
     )
 
 
@@ -466,12 +497,19 @@ def publish_site(files: SiteFiles, index: bytes) -> None:
     unneeded = {f"{BUILDS_FOLDER}/{name}" for name in dead}
     if all(builds[name] for name in builds.keys() - dead):  # else one is being written: which files it has is not known
         needed = frozenset[str]().union(*(builds[name] for name in builds.keys() - dead))
-        of_builds = (f"{DOCUMENTS_FOLDER}/", f"{ROWS_FOLDER}/", EARLIER_BUILDS)
+        of_builds = (*(f"{name}/" for name in (DOCUMENTS_FOLDER, ROWS_FOLDER, IMAGES_FOLDER)), EARLIER_BUILDS)
         unneeded |= {path for path in listed if path.startswith(of_builds) and path not in needed}
     target.delete_files([listed[path] for path in unneeded if path in listed])
 
 
-def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] = (), frames: bool = False) -> bytes:
+def render(
+    template: str,
+    values: Mapping[str, Any],
+    *,
+    scripts: Sequence[str] = (),
+    frames: bool = False,
+    images: bool = False,
+) -> bytes:
     """A page, UTF-8."""
     return page_bytes(
         _page_templates().get_template(template),
@@ -479,6 +517,7 @@ def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] =
         style=page_style(_PACKAGE, "pages.css"),
         script=page_script(_PACKAGE, *scripts) if scripts else None,
         frames=frames,
+        images=images,
     )
 
 

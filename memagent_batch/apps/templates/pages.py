@@ -83,14 +83,21 @@ def page_script(package: str, *names: str) -> str:
 
 
 def page_bytes(
-    template: jinja2.Template, values: Mapping[str, Any], *, style: str | None, script: str | None, frames: bool = False
+    template: jinja2.Template,
+    values: Mapping[str, Any],
+    *,
+    style: str | None,
+    script: str | None,
+    frames: bool = False,
+    images: bool = False,
 ) -> bytes:
     """A page that runs and loads nothing but one style and one script, UTF-8.
 
     The template shows `policy`, the Content-Security-Policy, `style` and `script`. `frames`: it may show other pages of
-    the same place in frames.
+    the same place in frames. `images`: it may show images of the same place.
     """
-    policy = ["default-src 'none'", "img-src data:"]  # nothing but this style and script, by their hashes
+    image_places = "data: 'self' file:" if images else "data:"
+    policy = ["default-src 'none'", f"img-src {image_places}"]  # nothing but this style and script, by their hashes
     for source, text in (("style-src", style), ("script-src", script)):
         if text is not None:
             policy.append(f"{source} 'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'")

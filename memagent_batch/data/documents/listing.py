@@ -139,13 +139,10 @@ def list_files(location: Location, *, keep_left_out: bool = False, inventory: In
     with input_errors(location.uri):
         info = {"type": "directory"} if inventory is not None else _info(location)
         path = location.path
+        root = _root_of(location, info)
         if info is not None and info["type"] != "directory":
-            root = posixpath.dirname(path).rstrip("/") + "/"
             _refuse_tables_around(location, root=root, paths=())
             return Listing.of([_named_file(location, info={**info, "name": path}, root=root)], root=root)
-        if info is None and not _MAGIC & set(path):
-            raise InputError(f"{location.uri}: no such file or folder; check the path")
-        root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         found = _without_tables(location, _entries(location, info, inventory=inventory, root=root))
         files = Listing.of(_input_files(found, root=root, keep_left_out=keep_left_out), root=root)
         if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
@@ -185,9 +182,36 @@ def list_places(
                 f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
                 "of its own"
             )
-    folders = [each.root.rstrip("/").split("/") for each in found]
-    root = "".join(f"{folder}/" for folder in posixpath.commonprefix(folders))
+    root = _common_root(each.root for each in found)
     return Listing(root=root, files=_sorted_files(pa.concat_tables(each.files for each in found)))
+
+
+def sources_root(places: Sequence[Location]) -> str:
+    """The folder below which the sources of these places have their names, up to its slash. Lists no files.
+
+    Raises:
+        InputError: a place is gone, or can't be reached.
+    """
+    roots = list[str]()
+    for place in places:
+        with input_errors(place.uri):
+            roots.append(_root_of(place, _info(place)))
+    return roots[0] if len(roots) == 1 else _common_root(roots)
+
+
+def _root_of(location: Location, info: Mapping[str, Any] | None) -> str:
+    """The root of the files of a location; see `InputFile`."""
+    path = location.path
+    if info is not None:
+        return f"{path if info['type'] == 'directory' else posixpath.dirname(path)}".rstrip("/") + "/"
+    if not _MAGIC & set(path):
+        raise InputError(f"{location.uri}: no such file or folder; check the path")
+    return _glob_root(path)
+
+
+def _common_root(roots: Iterable[str]) -> str:
+    folders = [root.rstrip("/").split("/") for root in roots]
+    return "".join(f"{folder}/" for folder in posixpath.commonprefix(folders))
 
 
 def _info(location: Location) -> Mapping[str, Any] | None:

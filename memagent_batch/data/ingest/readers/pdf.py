@@ -88,7 +88,7 @@ class PdfConverter(BuiltIn):
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page."""
-        document, content = _open(file), _FileContent(file.read_bytes())
+        document, content = open_document(file), _FileContent(file.read_bytes())
         pages = _Pages(document, file, ocr=self._ocr, has_layers=content.has_layers)
         for number in range(len(document)):
             try:
@@ -103,7 +103,12 @@ class PdfConverter(BuiltIn):
             yield Part(locator="rest of the file", status=PartStatus.FAILED, reason=reason)
 
 
-def _open(file: Path) -> Any:
+def open_document(file: Path) -> Any:
+    """Opens a PDF, with its form fields.
+
+    Raises:
+        ConversionError: it can't be opened, or has no page.
+    """
     try:
         document = pypdfium2.PdfDocument(file)
     except pypdfium2.PdfiumError as error:

@@ -98,9 +98,9 @@ class TextReader:
     """Reads the text layer of a page."""
 
     def __init__(self, page: Any) -> None:
-        self._texts, turns = _upright_text(page)
+        self._texts, turns = upright_text(page)
         self._has_turned_text, self._is_turned = turns != {0}, turns <= {1, 3}
-        self._text = _text_of(self._texts)
+        self._text = text_of(self._texts)
         self._characters, self._changed = list(self._text), set[int]()
         self._boxes, self._loose_boxes = dict[int, Box](), dict[int, Box]()
         self.rects = [Box(*self._texts.get_rect(index)) for index in range(self._texts.count_rects())]
@@ -356,7 +356,7 @@ class TextReader:
         return join_runs(Run("".join(run.text for run in stretch), *form) for form, stretch in grouped)
 
 
-def _upright_text(page: Any) -> tuple[Any, set[int]]:
+def upright_text(page: Any) -> tuple[Any, set[int]]:
     """Loads the text of a page; returns the quarter turns that set its characters upright, too.
 
     The page is turned so that most of the text reads from left to right: PDFium else reverses its lines.
@@ -379,7 +379,7 @@ def _quarter_turns(texts: Any, index: int) -> int:
     return round(-angle / (math.pi / 2)) % 4
 
 
-def _text_of(texts: Any) -> str:
+def text_of(texts: Any) -> str:
     """The text with one character for each index: U+FFFD for a code that no character has, halves of a surrogate pair.
 
     A font that gives codes of Windows-1252 instead of Unicode has its characters.

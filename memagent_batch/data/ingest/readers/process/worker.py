@@ -84,11 +84,18 @@ class ConverterServer:
                 rmtree(folder, ignore_errors=True)
 
     def convert(
-        self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
+        self,
+        file: Path,
+        *,
+        converters: Mapping[str, str],
+        limits: Limits,
+        output_bytes: int | None = None,
+        settings: Mapping[str, Any] = {},
     ) -> Converted:
         """Converts a file in a process of its own, by the converter (an import path) of its kind or ending.
 
-        No more than `output_bytes` may come out of it; by default what `limits` allow.
+        No more than `output_bytes` may come out of it; by default what `limits` allow. Its converter is made with
+        `settings`, too.
 
         Raises:
             RunFailedError: no converter can run here.
@@ -96,7 +103,7 @@ class ConverterServer:
         folder = self.folder()
         request = {
             "converters": {**converters},
-            "settings": {**self._settings},
+            "settings": {**self._settings, **settings},
             "file": str(file),
             "folder": str(folder),
             "limits": asdict(limits),
