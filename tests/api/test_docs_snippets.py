@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -129,6 +130,33 @@ def test_converter_of_the_page_converts(names: dict[str, Any]) -> None:
     _, code = snippets("how-to/ingest.md")
     exec(code, names)
     assert list(names["Dat"]().convert(Path("contracts/a.txt"))) == [Part(locator="text", text="It rained. " * 50)]
+
+
+def test_models_of_the_page_of_tables_show_two_nights(names: dict[str, Any], tmp_path: Path) -> None:
+    """DuckDB runs them over the tables as Arrow has them; the two versions of the last model are two runs."""
+    call = {"questions": names["questions"], "output": "out", "agent": names["agent"], "executor": "local"}
+    for document in ("a.txt", "b.txt"):
+        ma.answer(documents="contracts", **call)
+        (tmp_path / "contracts" / document).write_text("It snowed. " * 50)
+    ma.answer(documents="contracts", **call)
+    page = (DOCS / "how-to/tables.md").read_text(encoding="utf-8")
+    models = re.findall(r"^```sql.*?\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    with duckdb.connect() as database:
+        for name, table, run_id in (("answers", "answers", "latest"), ("earlier", "answers", "previous")):
+            database.register(name, ma.table("out", table, run_id=run_id))
+        database.register("runs", ma.table("out", "runs"))
+        rows = [database.sql(plain_sql(model)).to_arrow_table().to_pylist() for model in models]
+    values, nights, changed = rows
+    assert {row["document_id"] for row in values} <= {"a.txt", "b.txt"}
+    assert [row["documents_changed"] for row in sorted(nights, key=lambda row: row["finished_at"])] == [0, 1, 0]
+    assert [row["document_id"] for row in changed] == ["b.txt"]
+
+
+def plain_sql(model: str) -> str:
+    """A model of dbt as one query: tables by their names, the version before as `earlier`."""
+    model = re.sub(r"\{\{ source\('scan', 'answers'\) \}\} for version as of 12 as earlier", "earlier", model)
+    model = model.replace(" for version as of 13", "")
+    return re.sub(r"\{\{ source\('scan', '(\w+)'\) \}\}", r"\1", model)
 
 
 def test_increments_of_the_page_of_tables_are_the_whole_tables(names: dict[str, Any]) -> None:
