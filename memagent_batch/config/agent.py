@@ -66,10 +66,9 @@ class PolicyConfig(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
     kind: Text = "overwrite"
-    """How a document is read. `overwrite` rewrites the memory at each chunk; `gated` keeps it by one word if a chunk
-    has no news; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail) and
-    `retrieve` (best passages by BM25) answer from one prompt. Or your own: an installed name or
-    package.module:Class."""
+    """How a document is read. `overwrite` rewrites the memory at each chunk; `gated` can keep it; `parallel` reads all
+    chunks side by side and merges their notes; `truncate` (head and tail) and `retrieve` (best passages) answer from one
+    prompt. Or your own: an installed name or package.module:Class."""
     chunk_tokens: Count = 5000
     """Tokens of the document in one prompt. The default shrinks with a short window."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -100,15 +99,15 @@ class AgentConfig(Section):
     tokenizer: str | None = None
     """Folder or hub name of the tokeniser, if it is not the model's."""
     weights_version: str = ""
-    """Name of the weights in the fingerprint, for endpoints, whose weights can't be hashed."""
+    """Name of the weights of an endpoint, which can't be hashed, for the fingerprint."""
     window_tokens: Count = 8192
-    """Tokens that prompt and completion may have together. Defaults to the model's window if that is shorter; then
-    budgets of `policy` that are not set shrink with it."""
+    """Tokens that prompt and completion may have together. Defaults to the model's window if that is shorter. Budgets
+    of `policy` that you did not set then shrink with it."""
     prompt_set: str | None = None
     """Built-in prompt set or prompt set file (docs/how-to/prompts.md). By default that of the policy; for `overwrite`,
     `section-first` if the output's first run asks several questions per document."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    """Arguments of the chat template. If it knows `enable_thinking`, that is `false` by default."""
+    """Arguments of the chat template. `enable_thinking` is `false` by default, if the template knows it."""
     extraction: Extraction = Extraction.AUTO
     """How the answer is taken out of the response."""
     policy: PolicyConfig = PolicyConfig()

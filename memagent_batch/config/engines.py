@@ -57,8 +57,8 @@ class OpenAIConfig(Section):
     """An OpenAI-compatible endpoint."""
 
     api: EndpointApi = EndpointApi.COMPLETIONS
-    """`completions` sends token ids, for servers of vLLM and SGLang. `chat` sends messages, for hosted models, and
-    `messages` does so to Anthropic; both need `tokenizer` (if only `tiny`)."""
+    """`completions` sends token ids, for servers of vLLM and SGLang. `chat` sends messages, for hosted models;
+    `messages` is for Anthropic. Both need a `tokenizer`, such as `tiny`."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Address up to /v1. A query, such as `?api-version=`, is sent with every request."""
     api_key: SecretStr | None = None
@@ -75,12 +75,12 @@ class OpenAIConfig(Section):
     """Further tries of a request (after 408, 409, 5xx, cut connections, time-outs) while the endpoint answers others.
     The pause doubles from up to 1 s to 60 s, or is `Retry-After`."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
-    """How long readings wait for an endpoint that answers nobody or is out of quota (429). Then the next run reads
+    """How long readings wait for an endpoint that does not answer or is out of quota (429). Then the next run reads
     them."""
     requests_per_minute: Count | None = None
-    """Most requests in a minute, over all replicas; null for no limit beside those that the endpoint states (429)."""
+    """Most requests in a minute, over all replicas; null for no limit of your own."""
     tokens_per_minute: Count | None = None
-    """Most tokens in a minute, over all replicas: those of prompts and all that completions may have."""
+    """Most tokens in a minute, over all replicas: of prompts, and of completions at their full budgets."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body. They replace its own, and null leaves one out."""
 

@@ -173,11 +173,11 @@ class PricesConfig(Section):
     """List prices of a million tokens, in any one currency; without them, nothing is said of money."""
 
     input: Price | None = None
-    """Of prompt tokens."""
+    """Price of prompt tokens."""
     cached_input: Price | None = None
-    """Of prompt tokens that the server took from its cache, if it says so. Defaults to `input`."""
+    """Price of prompt tokens that the server took from its cache, if it says so. Defaults to `input`."""
     output: Price | None = None
-    """Of completion tokens, thoughts included."""
+    """Price of completion tokens, thoughts included."""
     batch_discount: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of these prices that is saved with engine `openai-batch`."""
 
@@ -205,8 +205,8 @@ class RunConfig(Storage):
     output: Text
     """Folder or fsspec URL for the tables and the turn log. A run with the same output continues there."""
     executor: ExecutorKind = ExecutorKind.AUTO
-    """Where the work is done: in this process (`local`) or by Ray. `auto` takes `local` for one replica over at most 64
-    MiB in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs in this process."""
+    """In this process (`local`) or by Ray. `auto` takes `local` for one replica over at most 64 MiB in at most 2,000
+    files, unless RAY_ADDRESS is set or Ray runs in this process."""
     pool: PoolConfig = PoolConfig()
     """The actor pool."""
     log: LogConfig = LogConfig()
@@ -232,12 +232,12 @@ class RunConfig(Storage):
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Stop with exit code 6 when tokens of this cost by `prices` are spent."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share of failed readings above which the command ends with exit code 4, as it does if all failed."""
+    """Largest share of failed readings. Above it, and if all failed, the command ends with exit code 4."""
     max_removed_share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Share of the last run's documents that may be gone; above it `answer` and `scan` end with exit code 4, once. With
+    """Share of the last run's documents that may be gone. Above it `answer` and `scan` end with exit code 4, once. With
     `adopt_output`, and in a second pass, all may be gone."""
     accepted_unread: tuple[AcceptedUnread, ...] = ()
-    """Known losses, as groups of `source`, `unread` and `reason` in a job file, which do not change the exit code."""
+    """Known losses that do not change the exit code, in a job file: groups of `source`, `unread` and `reason`."""
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions."""
     log_format: LogFormat = LogFormat.TEXT
@@ -276,8 +276,7 @@ class IngestJob(Storage):
     """All settings of `memagent ingest`."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs, all on one file system, as paths or fsspec URLs. Or one table: delta://FOLDER or
-    iceberg://CATALOG/DATABASE.TABLE, optionally with @VERSION."""
+    """Files, folders or globs on one file system, as paths or fsspec URLs; or one table (delta:// or iceberg://)."""
     output: Text
     """Folder or fsspec URL for the tables `documents` and `sources`."""
     input: InputConfig = InputConfig()
@@ -285,9 +284,9 @@ class IngestJob(Storage):
     ingest: IngestConfig = IngestConfig()
     """How document files become text."""
     retry_failed: bool = False
-    """Read files again in which something failed."""
+    """Read files again if something in them failed."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
     """End with exit code 4 if a larger share of the sources failed, from 0 to 1."""
     executor: ExecutorKind = ExecutorKind.AUTO
-    """Where sources are read: in this process (`local`) or by Ray. `auto` takes `local` for at most 64 MiB in at most
-    100 document files or 2,000 data files."""
+    """In this process (`local`) or by Ray. `auto` takes `local` for at most 64 MiB in at most 100 document files or
+    2,000 data files."""

@@ -64,9 +64,8 @@ class InputConfig(Section):
     carry: Mapping[str, str] = Field(default_factory=dict)
     """Columns to copy under another name: `{status: contract_status}`."""
     format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
-    """Format of the documents. `auto` goes by the endings: if there are data files (Parquet, JSONL, CSV, TSV, Arrow),
-    their rows are the documents, and other files are ignored unless `documents` names them. `files` makes every file a
-    document, unless all are Parquet, JSONL or Arrow."""
+    """Format of the documents. `auto` goes by the endings; in a folder with data files, it takes only their rows. `files`
+    makes every file a document, unless all are Parquet, JSONL or Arrow."""
     where: Text | None = None
     """Condition over the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`."""
     order_columns: TextOrTexts = ()
@@ -76,8 +75,8 @@ class InputConfig(Section):
     header: Text | None = None
     """With `order_columns`: a line above the text of each row, such as `{sender}, {sent_at}`."""
     inventory: Text | None = None
-    """List of the files below the folder `documents`, instead of listing it: Parquet files with columns `path` (or
-    `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
+    """List of the files below the folder `documents`: Parquet files with columns `path` (or `key`), `size` and `etag`,
+    or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
     """Part of the documents that this run reads: `3/20` is the third of twenty."""
     max_document_bytes: _Bytes | None = 1024**3

@@ -17,7 +17,7 @@ class LossRow(TypedDict):
 
     kind: Annotated[str, Column(LOSS_KINDS)]
     severity: Annotated[str, Column("unread, uncertain or format")]
-    place: Annotated[str | None, Column("where in the source, such as page 3; null for all of it")]
+    place: Annotated[str | None, Column("place in the source, such as page 3; null for all of it")]
     detail: Annotated[str, Column("why, and what to do")]
 
 
@@ -35,13 +35,13 @@ class PartRow(TypedDict):
 class MetadataRow(TypedDict):
     """What the file of a document says of itself, and the family that it belongs to."""
 
-    family_id: Annotated[str | None, Column("id of the file that it came out of at the top; its own if of none")]
+    family_id: Annotated[str | None, Column("id of the outermost file that contains it, else its own id")]
     content_hash: Annotated[str | None, Column("SHA-256 of its bytes; null if not all were read")]
     author: Annotated[str | None, Column("who wrote it; of mail, the sender")]
     created_at: Annotated[datetime | None, Column("when it was made, UTC; of mail, when it was sent")]
     modified_at: Annotated[datetime | None, Column("when it was last changed, UTC")]
     message_id: Annotated[str | None, Column("of mail: Message-ID, without brackets")]
-    answers_id: Annotated[str | None, Column("of mail: `message_id` of what it answers, from In-Reply-To")]
+    answers_id: Annotated[str | None, Column("of mail: In-Reply-To")]
     thread_id: Annotated[str | None, Column("of mail: first of References, else In-Reply-To, else Message-ID")]
 
 
@@ -53,15 +53,15 @@ class SourceRow(TypedDict):
     version: Annotated[str | None, Column("ETag, or size and times; null if the store has neither")]
     content_hash: Annotated[str | None, Column("SHA-256 of its bytes; null if not all were read")]
     num_bytes: Annotated[int, Column("size", "bytes")]
-    kind: Annotated[str, Column("kind of source: parquet, jsonl, csv, pdf, docx, email, ...")]
+    kind: Annotated[str, Column("parquet, jsonl, csv, pdf, docx, email, ...")]
     reader: Annotated[str, Column("converters and their versions; a new version reads it again")]
     settings_hash: Annotated[str, Column("hash of the settings that determine what is read")]
     num_documents: Annotated[int, Column("documents with a part of it", "documents")]
     status: Annotated[str, Column("ok, or failed if nothing could be read")]
     error: Annotated[str | None, Column("why it could not be read")]
-    losses: Annotated[list[LossRow], Column("what of it is in no document's text")]
+    losses: Annotated[list[LossRow], Column("what the text of its documents lacks, or may have wrong")]
     run_id: Annotated[str, Column("ingest that wrote this row")]
-    ingested_at: Annotated[datetime, Column("when that was")]
+    ingested_at: Annotated[datetime, Column("when it did")]
 
 
 class DocumentRow(TypedDict):
@@ -72,17 +72,17 @@ class DocumentRow(TypedDict):
     text_hash: Annotated[str | None, Column("SHA-256 of the text in UTF-8, hex; null if there is none")]
     num_bytes: Annotated[int, Column("size of the text in UTF-8; 0 without a text", "bytes")]
     parts: Annotated[list[PartRow], Column("pages, messages, sections or rows of the text, in order")]
-    losses: Annotated[list[LossRow], Column("what of its sources is not in the text, or may be wrong")]
+    losses: Annotated[list[LossRow], Column("what the text lacks of its sources, or may have wrong")]
     source: Annotated[str, Column("the source, or the first of several")]
     source_hash: Annotated[str | None, Column("SHA-256 of that source; null for a row of a table")]
     reader: Annotated[str | None, Column("converter of the source; null for a row of a table")]
     source_read: Annotated[
-        float, Column("share that was read: of its parts and attachments, times that of its words", "0 to 1")
+        float, Column("share of its parts and attachments that was read, times that of its words", "0 to 1")
     ]
     error: Annotated[str | None, Column("why there is no text")]
-    error_type: Annotated[str | None, Column("kind of that error: DocumentError, BadFileError, SourceUnreadError")]
+    error_type: Annotated[str | None, Column("DocumentError, BadFileError or SourceUnreadError")]
     metadata: Annotated[
-        MetadataRow | None, Column("what its file says of itself, and its family; null for a row of a table")
+        MetadataRow | None, Column("author, dates and family of its file; null for a row of a table")
     ]
     run_id: Annotated[str, Column("ingest that wrote this row")]
     parts_hash: Annotated[int, Column("hash of the spans and locators of its parts")]
