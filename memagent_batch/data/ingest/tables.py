@@ -74,15 +74,15 @@ class DocumentRow(TypedDict):
     parts: Annotated[list[PartRow], Column("pages, messages, sections or rows of the text, in order")]
     losses: Annotated[list[LossRow], Column("what the text lacks of its sources, or may have wrong")]
     source: Annotated[str, Column("the source, or the first of several")]
-    source_hash: Annotated[str | None, Column("SHA-256 of that source; null for a row of a table")]
-    reader: Annotated[str | None, Column("converter of the source; null for a row of a table")]
+    source_hash: Annotated[str | None, Column("SHA-256 of that source")]
+    reader: Annotated[str | None, Column("converter of the source")]
     source_read: Annotated[
         float, Column("share of its parts and attachments that was read, times that of its words", "0 to 1")
     ]
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("DocumentError, BadFileError or SourceUnreadError")]
     metadata: Annotated[
-        MetadataRow | None, Column("author, dates and family of its file; null for a row of a table")
+        MetadataRow | None, Column("author, dates and family of its file")
     ]
     run_id: Annotated[str, Column("ingest that wrote this row")]
     parts_hash: Annotated[int, Column("hash of the spans and locators of its parts")]
