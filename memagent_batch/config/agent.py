@@ -67,8 +67,8 @@ class PolicyConfig(Section):
 
     kind: Text = "overwrite"
     """How a document is read. `overwrite` rewrites the memory at each chunk; `gated` can keep it; `parallel` reads all
-    chunks side by side and merges their notes; `truncate` (head and tail) and `retrieve` (best passages) answer from one
-    prompt. Or your own: an installed name or package.module:Class."""
+    chunks side by side and merges their notes; `truncate` (head and tail) and `retrieve` (best passages) answer from
+    one prompt. Or your own: an installed name or package.module:Class."""
     chunk_tokens: Count = 5000
     """Tokens of the document in one prompt. The default shrinks with a short window."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0

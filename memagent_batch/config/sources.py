@@ -64,8 +64,8 @@ class InputConfig(Section):
     carry: Mapping[str, str] = Field(default_factory=dict)
     """Columns to copy under another name: `{status: contract_status}`."""
     format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
-    """Format of the documents. `auto` goes by the endings; in a folder with data files, it takes only their rows. `files`
-    makes every file a document, unless all are Parquet, JSONL or Arrow."""
+    """Format of the documents. `auto` goes by the endings; in a folder with data files it takes only their rows, unless
+    `documents` names other files. `files` makes every file a document, unless all are Parquet, JSONL or Arrow."""
     where: Text | None = None
     """Condition over the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`."""
     order_columns: TextOrTexts = ()
