@@ -81,9 +81,7 @@ class DocumentRow(TypedDict):
     ]
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("DocumentError, BadFileError or SourceUnreadError")]
-    metadata: Annotated[
-        MetadataRow | None, Column("author, dates and family of its file")
-    ]
+    metadata: Annotated[MetadataRow | None, Column("author, dates and family of its file")]
     run_id: Annotated[str, Column("ingest that wrote this row")]
     parts_hash: Annotated[int, Column("hash of the spans and locators of its parts")]
     row_hash: Annotated[int, Column("hash of the row without `reader` and `run_id`")]
