@@ -12,11 +12,9 @@ INTRODUCTION = """# Settings
 
 A setting has one name and three places. The command line overrides the environment, which overrides the job file:
 
-| place | form |
-|---|---|
-| command line | `--policy.chunk-tokens 5000` (`--policy.chunk_tokens` works as well) |
-| environment | `MEMAGENT_POLICY__CHUNK_TOKENS=5000` |
-| job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
+- command line: `--policy.chunk-tokens 5000` (`--policy.chunk_tokens` works as well)
+- environment: `MEMAGENT_POLICY__CHUNK_TOKENS=5000`
+- job file, given by `--config FILE`: `policy: {chunk_tokens: 5000}` in YAML
 
 `--config tiny --config mine.yaml` merges job files, setting by setting; later ones override.
 
