@@ -280,7 +280,9 @@ def test_site_shows_each_page_once_with_the_sentences_of_each_answer(tmp_path: P
     alt = unescape(re.findall(r'alt="([^"]*)"', page)[0])
     assert alt == f"Page 1 of a & b.pdf. Marked: 1 “{LAW}”, 2 “{over}”"
     assert "facsimile" not in site_pages(output)["c.txt"].partition("</style>")[2]
-    written_files = [file for name in ("*.html", "*.png", "summary.*") for file in Path(output.path, "page").rglob(name)]
+    written_files = [
+        file for name in ("*.html", "*.png", "summary.*") for file in Path(output.path, "page").rglob(name)
+    ]
     assert written["bytes"] == sum(file.stat().st_size for file in {*written_files})
     assert written["files"] == len({*written_files})
     assert (write(output)["page_images"], "img-src data:;" in site_pages(output)["a & b.pdf"]) == (0, True)
@@ -297,6 +299,20 @@ def test_page_that_is_read_by_ocr_is_shown_without_a_mark(tmp_path: Path) -> Non
     assert len(images_of(output, page)) == 1
     assert "Nothing is marked." in page
     assert "<rect class=" not in page.partition('facsimile"')[2]
+
+
+@pytest.mark.s3
+def test_pages_of_files_in_a_bucket_are_shown(s3_bucket: Location) -> None:
+    (s3_bucket / "in/2026/a.pdf").write_bytes(pdf(shown([LAW])))
+    (s3_bucket / "in/b.txt").write_bytes(b"Some prose of a text.")
+    output = s3_bucket / "run"
+    options = output.storage_options
+    ma.ingest_files(f"{s3_bucket.uri}/in", output=output.uri, executor="local", storage_options=options)
+    answer(output, {"2026/a.pdf": [span(output, "2026/a.pdf", LAW, "page 1")]})
+    written = write(output, has_page_images=True)
+    assert (written["page_images"], written["documents_without_images"]) == (1, 0)
+    [path] = (output / "page/images").files()
+    assert png(output.at(path).read_bytes()).size[0] > 500
 
 
 def changed(file: Path) -> None:
