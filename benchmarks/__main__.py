@@ -12,6 +12,7 @@ MEASUREMENTS = {
     "peers": "How fast is the job against datatrove and a script of asyncio, which run the same loop?",
     "endpoint": "How much of the time that a chat server needs does a job take, and how many requests are given up?",
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
+    "listing": "How long does listing many objects of a bucket take, and how much memory?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "counts": "What does the count of the words of a file take beside its reader?",
     "resume": "How much memory does a process take that goes on with many questions over one long document?",

@@ -196,7 +196,7 @@ def run_night(job: Mapping[str, Any], folder: Path, *, code: Path) -> dict[str, 
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
         usage = None
         while usage is None:
-            memory = _anonymous_mib(process.pid)
+            memory = anonymous_mib(process.pid)
             most = max(most, memory)
             phases.look(written.readlines(), memory=memory)
             pid, status, rusage = os.wait4(process.pid, os.WNOHANG)
@@ -241,7 +241,7 @@ class PhaseTimes:
         return figures
 
 
-def _anonymous_mib(pid: int) -> float:
+def anonymous_mib(pid: int) -> float:
     """Memory of a process without mapped files; 0 once it has ended."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
