@@ -39,9 +39,9 @@ def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, floa
     }
 
 
-def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[SuiteSample]:
-    """Documents of about these lengths in tokens of the tiny policy, each with one needle or four."""
-    meter = TokenMeter(load_tokenizer(str(TINY_MODEL)))
+def make_tasks(lengths: Sequence[int], *, seed: int = 0, model: str = str(TINY_MODEL)) -> list[SuiteSample]:
+    """Documents of about these lengths in tokens of a model, each with one needle or four."""
+    meter = TokenMeter(load_tokenizer(model))
     tasks = []
     for number, (name, length) in enumerate(zip(cycle(NEEDLE_TASKS), lengths, strict=False)):
         rng = random.Random(f"{seed}/{number}")

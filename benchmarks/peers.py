@@ -244,7 +244,7 @@ def make_corpus(
     stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
     lengths = [count * stride - stride // 2 for count in counts]  # some way into the last chunk
     num_more = max(0, num_questions - len(counts))  # so that all questions of a document differ
-    all_tasks = make_tasks([*lengths, *[SHORT_TOKENS] * num_more], seed=SEED)
+    all_tasks = make_tasks([*lengths, *[SHORT_TOKENS] * num_more], seed=SEED, model=resolve_model(agent.model))
     tasks = all_tasks[: len(counts)]
     asked = [
         [all_tasks[(number + step) % len(all_tasks)] for step in range(num_questions)] for number in range(len(tasks))
