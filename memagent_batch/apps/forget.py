@@ -17,7 +17,7 @@ from typing import Any, TypedDict, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.apps.pages.site import PAGES_FOLDER, SITE_RECORD_FILE
+from memagent_batch.apps.pages.site import EXPORT_FOLDER, PAGES_FOLDER, SITE_RECORD_FILE
 from memagent_batch.apps.review.labels import LABELS_FOLDER, REVIEWS_FOLDER
 from memagent_batch.apps.review.sign_offs import SIGNED_FOLDER
 from memagent_batch.data.documents.where import Condition, matching_rows, parse_where
@@ -332,13 +332,14 @@ def _remove_files(output: Location, *, asked_id: str) -> int:
     """Removes all files that may hold something of a forgotten document, except for the log; returns their number.
 
     These are earlier versions of the tables, question lists and notes of earlier runs, input that a program passed,
-    pages, half-written files, and what an ingest or a plan left that was killed.
+    pages, exports, half-written files, and what an ingest or a plan left that was killed.
     """
     paths = [path for path in (output / ASKED_FOLDER).files() if path.rpartition("/")[2] != f"{asked_id}.parquet"]
     paths += (output / NOTES_FOLDER).files() + (output / INPUT_FOLDER).files()
     paths += [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(".html")]
     pages = output / PAGES_FOLDER
     paths += pages.files() if (pages / SITE_RECORD_FILE).exists() else []
+    paths += (output / EXPORT_FOLDER).files()
     paths += [path for path in output.files(temporary=True) if path.rpartition("/")[2].startswith(TEMPORARY)]
     output.delete_files(paths)
     return len(paths) + vacuum_tables(output, keep_days=0, uncommitted_days=0)

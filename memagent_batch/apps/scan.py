@@ -21,8 +21,8 @@ class Scan(TypedDict):
 
 
 @shared_tables()
-def scan(job: JobConfig) -> Scan:
-    """Answers, and writes the pages with their summary to `pages/` of the output.
+def scan(job: JobConfig, *, has_page_images: bool = False) -> Scan:
+    """Answers, and writes the pages with their summary to `pages/` of the output, with images of PDF pages on request.
 
     Every file is a document by its kind, unless the documents are a table or named data files.
 
@@ -36,6 +36,8 @@ def scan(job: JobConfig) -> Scan:
     manifest = answer(job)
     output = make_output(job)
     pages = output / PAGES_FOLDER
-    written = write_site([output], pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
+    written = write_site(
+        [output], pages, context_chars=CONTEXT_CHARS, is_large_allowed=True, has_page_images=has_page_images
+    )
     text = (pages / TEXT_FILE).read_bytes().decode("utf-8")
     return Scan(run_id=manifest["run_id"], manifest=manifest, text=text, page=written["page"])

@@ -30,9 +30,10 @@ class Export(OutputCommand):
         if self.into is not None and not self.into.endswith(ending):
             raise SettingsError(f"--into: {self.into!r} does not end in {ending}, as a file of --to {self.to} does")
         if is_answers:
+            from memagent_batch.apps.pages.site import EXPORT_FOLDER
             from memagent_batch.apps.pages.spreadsheets import export_answers
 
-            target = self.locate(self.into) if self.into else self.location / f"export/answers{ending}"
+            target = self.locate(self.into) if self.into else self.location / f"{EXPORT_FOLDER}/answers{ending}"
             print(json.dumps({"file": str(target), "rows": export_answers(self.location, target, to=self.to)}))
             return
         if self.into is None:

@@ -78,8 +78,8 @@ def _confirm(document_ids: list[str]) -> None:
 
 
 class Vacuum(OutputCommand, JsonCommand):
-    """Deletes what is older than the retention: earlier versions of the tables, and rows of the turn log of documents
-    and agents that are no longer in `answers`. Refuses while a run has not finished.
+    """Deletes what is older than the retention: earlier versions of the tables, rows of the turn log of documents and
+    agents that are no longer in `answers`, and pages that the site does not show. Refuses while a run has not finished.
     """
 
     command = "memagent vacuum"
@@ -92,9 +92,11 @@ class Vacuum(OutputCommand, JsonCommand):
     """Days for which unused rows of the log stay (default: `log.keep_days` of the last run)."""
 
     def run(self) -> None:
+        from memagent_batch.apps.pages.site import PAGES_FOLDER, vacuum_site
         from memagent_batch.run.retention import vacuum
 
         report = vacuum(self.location, keep_days=self.keep_days, log_keep_days=self.log_keep_days)
+        report["files"] += vacuum_site(self.location / PAGES_FOLDER)
         self.report(
             report,
             [f"{quantity(report['files'], 'file')} and {quantity(report['log_rows'], 'row')} of the log removed"],

@@ -28,6 +28,9 @@ class Scan(JobSettings, Command):
     )
     pages = ("docs/how-to/nightly-scans.md",)
 
+    page_images: bool = False
+    """Show pages of PDFs with evidence, marked, as `memagent page` does."""
+
     def run(self) -> None:
         from memagent_batch.apps.scan import scan
         from memagent_batch.run.accepted_unread import open_unread
@@ -36,7 +39,7 @@ class Scan(JobSettings, Command):
         from memagent_batch.run.wiring import make_output
 
         job = self.job()
-        night = scan(job)
+        night = scan(job, has_page_images=self.page_images)
         place = shlex.quote(mask_url(self.output.rstrip("/")))
         sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")
         require_sources(make_output(job))

@@ -169,8 +169,9 @@ class _Ingest:
     def run(self) -> Ingested:
         """Reads, compares and commits."""
         columns = self._columns()
-        schema = self._extended_schema(documents_schema(columns))
-        if self._has_changes and self._settings.order_columns and not self._listing.reads_files:
+        joins_rows = bool(self._settings.order_columns) and not self._listing.reads_files
+        schema = self._extended_schema(documents_schema(columns), adds_columns=joins_rows)
+        if self._has_changes and joins_rows:
             self._apply_parts(columns=columns, schema=schema)
         elif self._has_changes:
             self._apply(self._read(columns=columns, schema=schema), schema=schema)
@@ -187,18 +188,22 @@ class _Ingest:
             f"document{of_slice}"
         )
 
-    def _extended_schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of the table, with the new columns of this job, which the table gets now."""
+    def _extended_schema(self, schema: pa.Schema, *, adds_columns: bool) -> pa.Schema:
+        """The schema of the table, with the new columns of this job.
+
+        With `adds_columns` the table gets them now. That is best done once the sources are read: a column that they
+        turn out not to have would stay in the table for good, as text.
+        """
         if self._table_schema is None:
             return schema
         require_own_columns(self._table_schema, self._found.output)
         new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
-        if new.names and self._scratch is None and self._has_changes:
+        if adds_columns and new.names and self._scratch is None and self._has_changes:
             try:
                 self._documents.add_columns(new, run=self._run, is_first=self._is_first)
             except FilesChangedError:
                 self._read_table()
-                return self._extended_schema(schema)
+                return self._extended_schema(schema, adds_columns=True)
             self._is_first = False
             self._read_table()
         others = [field for field in self._table_schema if field.name not in schema.names]
@@ -317,7 +322,7 @@ class _Ingest:
     ) -> pa.Table:
         if self._scratch is None:
             self._read_table()
-            schema = self._extended_schema(schema)
+            schema = self._extended_schema(schema, adds_columns=True)
         is_same = reported["is_unchanged"]
         stays, read = (reported.select(["source"]).filter(each) for each in (is_same, pc.invert(is_same)))
         stored = self._read_stored()

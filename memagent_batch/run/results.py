@@ -76,7 +76,8 @@ def _doubt_of(
     sentences = None if texts is None or None in texts else [text for text in texts if text is not None]
     response = row["response"] or ""
     answer, notes = row["answer"] or response, f"{response}\n{row['memory'] or ''}"
-    doubt = find_doubt(value, value_type, answer=answer, notes=notes, sentences=sentences)
+    has_answer = row["answer"] is not None
+    doubt = find_doubt(value, value_type, answer=answer, has_answer=has_answer, notes=notes, sentences=sentences)
     return None if doubt is None else doubt.value
 
 

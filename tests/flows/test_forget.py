@@ -17,8 +17,9 @@ import memagent_batch as ma
 from memagent_batch.apps import forget as forget_flow
 from memagent_batch.apps.forget import find_documents, forget
 from memagent_batch.apps.pages.site import write_site
+from memagent_batch.apps.pages.spreadsheets import export_answers
 from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_rows
-from memagent_batch.apps.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash
+from memagent_batch.apps.review.sign_offs import SIGN_OFFS, SignOffs, append_sign_offs, read_sign_offs, reading_hash
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import ExecutorKind, IngestJob, JobConfig
@@ -178,6 +179,7 @@ def write_reviews(nights: Nights) -> None:
     append_labels(nights.output, labels)
     append_sign_offs(nights.output, signed)
     write_site([nights.output], nights.output / "pages", context_chars=100, is_large_allowed=True)
+    export_answers(nights.output, nights.output / "export/answers.csv", to="csv")
     (nights.output / "review/r/documents/1.html").write_bytes(text_of(GONE).encode())
     (nights.output / "input/documents/x.parquet").write_bytes(nights.file.read_bytes())
     (nights.output / "answers/.tmp-0123").write_bytes(text_of(GONE).encode())
@@ -196,8 +198,9 @@ def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights
     texts = strings_of(nights.output, GONE) | {f"day 1 of {GONE}", f"{GONE} said so", f"{GONE} Smith"}
     places = {path.removeprefix(nights.output.path).split("/")[1] for path in files_with(nights.output, texts)}
     tables = {"answers", "memories", "evidence", "results", "documents"}
-    assert places == tables | {"log", "pages", "review", "input", "_ingest", "scratch"}
+    assert places == tables | {"log", "pages", "export", "review", "input", "_ingest", "scratch"}
     before = find_run(nights.output)
+    signed_before = [row for row in nights.rows("answers", without="") if row["question_id"] == "who"]
     hashes = {text_hash(text_of(GONE, days=days)) for days in (3, 4)}
     assert files_with(nights.output / "log", hashes)
     report = forget_gone(nights)
@@ -207,6 +210,8 @@ def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights
     assert report["documents"] == 1
     assert report["rows"]["answers"] == len(ASK)
     assert len(read_label_rows(nights.output)) == len(read_sign_offs(nights.output)) == len(NAMES)
+    signed = {row["document_id"] for row in signed_before if SignOffs(nights.output).of(row)}
+    assert signed == {row["document_id"] for row in signed_before} - {GONE}, "its correction is gone, so it is open"
     run = find_run(nights.output)
     assert finished_runs(nights.output) == [run.run_id]
     assert run.manifest["forgotten"] == {"documents": 1}

@@ -95,7 +95,7 @@ def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
     after = summary(scan)
     assert (after["num_needs"], after["num_signed"]) == (before["num_needs"] - 1, 1)
     assert "reading it failed" not in after["needs"]
-    assert "answers need a look, 1 more are signed off" in (scan / "page/summary.txt").read_bytes().decode()
+    assert "answers need a look (1 signed off)" in (scan / "page/summary.txt").read_bytes().decode()
     pages = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
     (page,) = [page for page in pages if "<dt>signed off</dt>" in page]
     assert "accepted by Ada, 20" in page
@@ -146,6 +146,41 @@ def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, t
         assert sign_document(scan, tmp_path, decision=decision, signed_at=f"2026-11-25T08:0{minute}:00Z") == 0
     assert signed_rows(scan) == []
     assert len(read_sign_offs(scan)) == 10
+
+
+def test_sheet_that_was_edited_and_kept_its_times_stands_in_place_of_the_earlier_one(
+    scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for correction in ("Jana", "Jan", "Jan"):
+        assert sign_document(scan, tmp_path, question="signatory", decision="correct", correction=correction) == 0
+    printed = capsys.readouterr().out.replace("}\n{", "},{")
+    assert [each["added"] for each in json.loads(f"[{printed}]")] == [1, 1, 0]
+    ((_, by),) = signed_rows(scan)
+    assert by["correction"] == "Jan"
+    assert sign_document(scan, tmp_path, question="signatory", decision="correct", correction="Jana") == 0
+    ((_, by),) = signed_rows(scan)
+    assert by["correction"] == "Jan", "the first sheet was taken in before"
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [({"decision": "correct", "correction": "Jana <b>"}, "Jana &lt;b&gt;"), ({"decision": "reject"}, "rejected")],
+)
+def test_page_shows_what_was_decided_in_place_of_the_answer(
+    scan: Location, tmp_path: Path, cells: dict[str, str], shown: str
+) -> None:
+    document = next(row["document_id"] for row in table_rows(scan.uri, "answers") if row["document_id"] != FAILED)
+    (row,) = [row for row in rows_of(scan, document) if row["question_id"] == "signatory"]
+    assert sign(scan, str(written_sheet(tmp_path, row, **cells))) == 0
+    summary(scan)
+    pages = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
+    (page,) = [page for page in pages if "<dt>the model read</dt>" in page]
+    section = page.partition(">signatory<")[2].partition("</section>")[0]
+    assert re.search(r'class="value said outcome-\w+" dir="auto">([^<]*)<', section)[1] == shown  # type: ignore[index]
+    assert f'<dt>the model read</dt><dd class="said" dir="auto">{row["answer"]}' in section
+    assert "support-" not in section.partition('class="evidence"')[0]
+    rows = [Path(path).read_text() for path in (scan / "page/rows").files()]
+    assert any(shown.replace("&lt;", "\\u003c").replace("&gt;", "\\u003e") in text for text in rows)
 
 
 @pytest.mark.parametrize(

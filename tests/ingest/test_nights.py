@@ -2,6 +2,7 @@
 
 import os
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,19 @@ def test_plan_commits_nothing_and_gives_the_files_that_a_run_would_commit(tmp_pa
     assert sorted(table["document_id"].to_pylist()) == ["a2", "b"]
     assert (version(output.uri), version(output.uri, "sources")) == before
     assert texts(output).keys() == {"a", "b"}
+
+
+def test_column_that_a_file_turns_out_not_to_have_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+    """Added before the files are read, it would stay in the table as text, whatever its type is later."""
+    put_parquet(tmp_path / "in/a.parquet", document_id=["a"], text=["A text."])
+    night(tmp_path / "in", tmp_path / "out")
+    put_parquet(tmp_path / "in/a.parquet", document_id=["a"], text=["Another text."])
+    with pytest.raises(InputError, match="no column 'amount'"):
+        night(tmp_path / "in", tmp_path / "out", carry_columns=("amount",))
+    assert "amount" not in rows(tmp_path / "out")[0]
+    put_parquet(tmp_path / "in/a.parquet", document_id=["a"], text=["A text."], amount=[Decimal("12.50")])
+    assert changes(night(tmp_path / "in", tmp_path / "out", carry_columns=("amount",))) == (0, 1, 0)
+    assert by_id(tmp_path / "out")["a"]["amount"] == Decimal("12.50")
 
 
 def test_large_file_of_the_table_has_few_rows_so_that_a_changed_document_has_little_written_again(

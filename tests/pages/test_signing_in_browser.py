@@ -185,6 +185,12 @@ def test_correction_that_is_not_of_its_type_is_named_before_a_sheet_is_saved(
     table.find_element(By.ID, "signer").send_keys("Ada")
     table.find_element(By.ID, "save-signed").click()
     assert state(table).endswith("end-date must be a date such as 2026-01-31, or: not stated.")
+    when = "return Object.values(decided)[0].signed_at"
+    before = table.execute_script(when)
+    field = table.find_element(By.CSS_SELECTOR, "#table [aria-label='the right answer']")
+    field.clear()
+    field.send_keys("2026-01-31")
+    assert table.execute_script(when) > before, "what was written again is signed again"
 
 
 def test_decisions_that_were_not_saved_outlive_the_night_and_stay_with_their_answers(

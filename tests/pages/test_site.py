@@ -108,7 +108,7 @@ def test_summary_has_a_document_that_was_not_read_once_and_says_why_a_value_is_i
     write(run.output)
     said = json.loads((scan / "page/summary.json").read_bytes())
     items = [item for item in said["items"] if item["why"] == "not all of its source was read"]
-    assert [(item["document_id"], item["question"]) for item in items] == [(first, "all questions")]
+    assert [(item["document_id"], item["question"]) for item in items] == [(first, "several questions")]
     assert said["needs"]["not all of its source was read"] == 5
     (item,) = (item for item in said["items"] if item["why"] == "no valid answer")
     assert item["value"] == "sixty: 'sixty' is not a number"

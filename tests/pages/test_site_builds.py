@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 
-from memagent_batch.apps.pages.site import BUILDS_FOLDER, SiteFiles, open_site, publish_site, read_builds
+from memagent_batch.apps.pages.site import BUILDS_FOLDER, SiteFiles, open_site, publish_site, read_builds, vacuum_site
 from memagent_batch.data.store.location import Location
 
 NUM_FILES = 5
@@ -96,6 +96,24 @@ def test_publish_keeps_files_of_a_build_that_is_being_written_and_removes_those_
         with open_site(target) as files:
             _publish(files, ["shown"])
         assert _pages(tmp_path) == {"shown"}
+
+
+def test_vacuum_leaves_what_the_newest_build_shows_and_nothing_that_another_one_is_writing(tmp_path: Path) -> None:
+    target = Location(uri=str(tmp_path / "site"))
+    assert vacuum_site(target) == 0
+    for pages in (["same", "old"], ["same", "new"]):
+        with open_site(target) as files:
+            _publish(files, pages)
+    with open_site(target) as begun:
+        begun.write("rows", b"of a build that is being written")
+        begun.finish()
+        begun.record.write_bytes(b"")
+        vacuum_site(target)
+        assert _pages(tmp_path / "site") == {"same", "old", "new", "of a build that is being written"}
+        begun.record.delete()
+    assert vacuum_site(target) == 2
+    assert _pages(tmp_path / "site") == {"same", "new"}
+    assert [*read_builds(target)] == [files.build]
 
 
 def test_build_that_fails_leaves_the_site_as_it_was_and_its_files_to_the_next_one(tmp_path: Path) -> None:

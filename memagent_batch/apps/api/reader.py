@@ -19,7 +19,7 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.problems import CheckedCall
 from memagent_batch.data.documents.data_files import why_unreadable
 from memagent_batch.data.store.turn_log.rows import ClosedRow
-from memagent_batch.errors import DocumentError, InputError, MemagentError, NotReadError
+from memagent_batch.errors import DocumentError, InputError, MemagentError, NotReadError, SettingsError
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.completions import extract_answer
@@ -167,6 +167,8 @@ class AgentReader:
 
     def __init__(self, agent: AgentConfig, *, follow_ups: FollowUpConfig = FollowUpConfig()) -> None:  # noqa: B008
         """Checks the agent; nothing is started."""
+        if not isinstance(follow_ups, FollowUpConfig):
+            raise SettingsError(f"follow_ups: {follow_ups!r} is none; write ma.FollowUpConfig(evidence=True)")
         self._config = fit_budgets_to_window(agent)
         self._fingerprint = identify_reader(self._config).fingerprint
         files = files_of(self._config, fingerprint=self._fingerprint)
@@ -368,6 +370,7 @@ def _doubt_of(
         value,
         value_type,
         answer=answered.answer or response,
+        has_answer=answered.answer is not None,
         notes=f"{response}\n{answered.memory or ''}",
         sentences=None if sentences is None else [sentence.text for sentence in sentences],
     )

@@ -8,7 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from memagent_batch.apps.pages.readings import (
+    ANSWERED,
     NEEDS,
+    NO_ANSWER,
+    NOT_STATED_OUTCOME,
     Change,
     RunChanges,
     RunReading,
@@ -18,7 +21,7 @@ from memagent_batch.apps.pages.readings import (
     unread_of,
 )
 from memagent_batch.apps.pages.traces import Trace, make_trace
-from memagent_batch.apps.review.sign_offs import SignOffs, reading_hash, signed_words
+from memagent_batch.apps.review.sign_offs import Decision, SignOff, SignOffs, reading_hash, signed_words
 from memagent_batch.data.documents.document_index import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.run.accepted_unread import accepted_reason
@@ -28,6 +31,8 @@ from memagent_batch.run.manifest import Manifest
 
 NEAR_CHARACTERS = 300
 """What is near a mark: characters on either side that are always seen."""
+REJECTED = "rejected"
+"""What stands in place of an answer that a person has rejected."""
 MAX_WORD = 40
 """Characters in which the end of a word is looked for."""
 _BLANK = re.compile(r"\s+")
@@ -120,6 +125,9 @@ class ReadingView:
 
     answer: Row
     value: str
+    """In words; the correction of a person in place of the answer that was read, `REJECTED` where that is wrong."""
+    replaced: str | None
+    """The value that was read, if a person has corrected or rejected it."""
     unread: str | None
     """What was not read of the source; None if all was."""
     accepted: str | None
@@ -177,14 +185,16 @@ def view_reading(
     """What the page shows of a reading, except for the passages of its document."""
     row = reading.answer
     by, before = signed.of(row), signed.before(row)
+    value, outcome = decided_value(row, by)
     sought = {row["answer"], row["value_label"]} - {None, ""}
     return ReadingView(
         answer=row,
-        value=shown_value(row),
+        value=value,
+        replaced=shown_value(row) if by and by["decision"] != Decision.ACCEPT else None,
         unread=unread_of(row),
         accepted=accepted_reason(row, manifest),
         review=row.get(SOURCE_REVIEW),
-        outcome=outcome_of(row),
+        outcome=outcome,
         trace=make_trace(reading.turns, answers=sorted(sought)),
         evidence=tuple(shown_evidence(reading)),
         change=changes.readings.get(reading.key),
@@ -193,6 +203,19 @@ def view_reading(
         signed_before=before and signed_words(before, row),
         command=shlex.join(["memagent", "show", output, reading.document_id, reading.question_id]),
     )
+
+
+def decided_value(row: Row, signed: SignOff | None) -> tuple[str, str]:
+    """The value of a row of `answers` in words, and what became of it: as a person has decided, else as it was read."""
+    match signed and signed["decision"]:
+        case Decision.CORRECT:
+            assert signed is not None
+            correction = signed["correction"] or ""
+            is_stated = correction.casefold().rstrip(".") != NOT_STATED_OUTCOME
+            return correction, ANSWERED if is_stated else NOT_STATED_OUTCOME
+        case Decision.REJECT:
+            return REJECTED, NO_ANSWER
+    return shown_value(row), outcome_of(row)
 
 
 def shown_evidence(reading: RunReading) -> list[Row]:

@@ -39,6 +39,7 @@ function decisionControls(row) {
     const input = element("input", { type: "text", placeholder: label, "aria-label": label });
     input.addEventListener("input", () => {
       decided[row.hash][name] = input.value;
+      decided[row.hash].signed_at = new Date().toISOString();
       delete decided[row.hash].saved;
       keepDecisions();
     });

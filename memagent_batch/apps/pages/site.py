@@ -9,7 +9,7 @@ site does not have yet. `builds/` has a record for each build, which lists its f
 
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -73,8 +73,8 @@ SIGN_SHEET_COLUMNS = (
     "reading_hash",
 )
 """Of `signed.csv`, which the pages save for `memagent review sign`."""
-PAGES_FOLDER = "pages"
-"""Where an output has its site."""
+PAGES_FOLDER, EXPORT_FOLDER = "pages", "export"
+"""Where an output has its site, and its spreadsheets."""
 SITE_INDEX_FILE = "index.html"
 SHEET_TO_ROOT = "../../"
 SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"
@@ -89,7 +89,7 @@ EARLIER_BUILDS = "build-"
 """Begins the names of the folders in which earlier versions wrote their pages."""
 NAME_DIGITS = 32
 """Digits of a SHA-256 that name a file."""
-_BUILD_TIME = "%Y%m%dT%H%M%S"
+_BUILD_TIME = "%Y%m%dT%H%M%S%f"
 LONGEST_BUILD = timedelta(days=1)
 """Age from which a build that has not ended is taken for dead."""
 _THREADS = 8
@@ -234,10 +234,9 @@ class AnswerTable:
             answer["status"],
             view.outcome,
             brief(view.value),
-            answer["value_number"],
+            answer["value_number"] if view.replaced is None else None,
             brief(said_words(answer)),
-            answer["confidence"],
-            answer["support"],
+            *((answer["confidence"], answer["support"]) if view.replaced is None else (None, None)),
             change if self._changes.is_known else None,
             href,
             brief(view.change.value_before or view.change.before or "") if view.change else "",
@@ -494,12 +493,38 @@ def publish_site(files: SiteFiles, index: bytes) -> None:
     long_ago = f"{datetime.now(UTC) - LONGEST_BUILD:{_BUILD_TIME}}"
     newest_old = max((name for name, paths in builds.items() if paths and name < long_ago), default="")
     dead = {name for name, paths in builds.items() if name < (newest_old if paths else long_ago)} - {files.build}
+    _remove_builds(target, dead, builds=builds, listed=listed)
+
+
+def vacuum_site(target: Location) -> int:
+    """Removes at once what the newest build of a site does not show; returns the number of files. None if there is no
+    site.
+
+    Raises:
+        StorageError: the site can't be listed, or a file can't be removed.
+    """
+    if not (target / SITE_RECORD_FILE).exists():
+        return 0
+    listed = files_of(target)
+    builds = read_builds(target)
+    newest = max((name for name, paths in builds.items() if paths), default="")
+    dead = {name for name, paths in builds.items() if paths and name < newest}
+    return _remove_builds(target, dead, builds=builds, listed=listed)
+
+
+def _remove_builds(
+    target: Location, dead: Collection[str], *, builds: Mapping[str, frozenset[str]], listed: Mapping[str, str]
+) -> int:
+    """Removes the records of builds, and files that no other build has; returns their number."""
     unneeded = {f"{BUILDS_FOLDER}/{name}" for name in dead}
-    if all(builds[name] for name in builds.keys() - dead):  # else one is being written: which files it has is not known
-        needed = frozenset[str]().union(*(builds[name] for name in builds.keys() - dead))
+    kept = [builds[name] for name in builds.keys() - {*dead}]
+    if all(kept):  # else one is being written: which files it has is not known
+        needed = frozenset[str]().union(*kept)
         of_builds = (*(f"{name}/" for name in (DOCUMENTS_FOLDER, ROWS_FOLDER, IMAGES_FOLDER)), EARLIER_BUILDS)
         unneeded |= {path for path in listed if path.startswith(of_builds) and path not in needed}
-    target.delete_files([listed[path] for path in unneeded if path in listed])
+    removed = [listed[path] for path in unneeded if path in listed]
+    target.delete_files(removed)
+    return len(removed)
 
 
 def render(

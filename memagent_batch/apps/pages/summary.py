@@ -18,7 +18,7 @@ from memagent_batch.run.manifest import Manifest
 SHOWN_ITEMS = 20
 """Documents of a list, and answers of a need, that the summary shows; it counts all."""
 UNREAD_NEED = NEEDS.index("not all of its source was read")
-ALL_QUESTIONS = "all questions"
+SEVERAL_QUESTIONS = "several questions"
 """What the one item of a document that was not read says of several questions."""
 
 
@@ -44,6 +44,7 @@ class Summary:
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._num_signed = 0
+        self._num_shown = 0
         self._items: dict[int, list[Item]] = {place: [] for place in range(len(NEEDS))}
         self._unread = _Documents(SOURCE_UNREAD)
         self._review = _Documents(SOURCE_REVIEW)
@@ -57,16 +58,18 @@ class Summary:
             self._unread.add(view.answer)
         elif self._accepted.add(view.answer):
             self._accepted_reasons[view.accepted] += 1
-        if need == len(NEEDS):
-            return
         if view.signed is not None:
             self._num_signed += 1
+            return
+        if need == len(NEEDS):
             return
         self._counts[need] += 1
         items = self._items[need]
         if need == UNREAD_NEED and items and items[-1]["document_id"] == view.answer["document_id"]:
-            items[-1]["question"] = ALL_QUESTIONS
+            items[-1]["question"] = SEVERAL_QUESTIONS
+            self._num_shown += 1
         elif len(items) < SHOWN_ITEMS:
+            self._num_shown += 1
             why = f"{NEEDS[need]}: {view.signed_before}" if view.signed_before else NEEDS[need]
             items.append(_summary_item(view, why=why, href=href))
 
@@ -84,6 +87,7 @@ class Summary:
             "read": manifest["changes"]["readings"]["read"],
             "needs": {NEEDS[place]: number for place, number in sorted(self._counts.items())},
             "num_needs": self._counts.total(),
+            "num_shown": self._num_shown,
             "num_signed": self._num_signed,
             "memory_truncations": manifest.get("totals", {}).get("memory_truncations", 0),
             "items": items,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import itemgetter
 from typing import Annotated, Any, TypedDict
 
 from memagent_batch.apps.review.labels import PeopleTable
@@ -84,13 +85,27 @@ def reading_hash(row: Mapping[str, Any]) -> str:
 def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
     """Adds sign-offs that the table does not have yet, in one file, whole or not at all; returns how many.
 
+    A row that was edited and has kept its time is signed now, so that it stands in place of the earlier one.
+
     Raises:
         StorageError: nothing was added.
         OutputError: a file of the table can't be read.
     """
-    known = {*map(SIGNED_TABLE.content, read_sign_offs(output))}
-    added = {SIGNED_TABLE.content(row): row for row in rows if SIGNED_TABLE.content(row) not in known}
-    return SIGNED_TABLE.append(output, [*added.values()])
+    before = sorted(read_sign_offs(output), key=itemgetter("signed_at"))
+    known = {*map(SIGNED_TABLE.content, before)}
+    last = {row["reading_hash"]: row for row in before}
+    times = {(row["reading_hash"], row["signed_at"]) for row in before}
+    added = list[SignOff]()
+    for row in rows:
+        content, when = SIGNED_TABLE.content(row), (row["reading_hash"], row["signed_at"])
+        is_edited = content not in known and when in times
+        if content in known or (is_edited and {**row, "signed_at": None} == {**last[when[0]], "signed_at": None}):
+            continue
+        known.add(content)
+        times.add(when)
+        last[when[0]] = {**row, "signed_at": datetime.now(UTC)} if is_edited else row
+        added.append(last[when[0]])
+    return SIGNED_TABLE.append(output, added)
 
 
 def read_sign_offs(output: Location) -> list[SignOff]:
@@ -107,7 +122,8 @@ class SignOffs:
 
     def __init__(self, output: Location) -> None:
         """Reads them; see `read_sign_offs`."""
-        ordered = sorted(read_sign_offs(output), key=lambda row: row["signed_at"])
+        rows = [row for row in read_sign_offs(output) if not _is_forgotten(row)]
+        ordered = sorted(rows, key=itemgetter("signed_at"))
         self._by_hash = {row["reading_hash"]: row for row in ordered}
         standing = [row for row in self._by_hash.values() if not row["withdrawn"]]
         self._by_ids = {_reading_of(row): row for row in sorted(standing, key=lambda row: row["signed_at"])}
@@ -122,6 +138,11 @@ class SignOffs:
     def before(self, row: Mapping[str, Any]) -> SignOff | None:
         """The last sign-off of a reading that is open again, since its text, answer, value or support has changed."""
         return None if self.of(row) else self._by_ids.get(_reading_of(row))
+
+
+def _is_forgotten(row: SignOff) -> bool:
+    """Whether `memagent forget` has removed what a person wrote in place of the answer."""
+    return row["decision"] == Decision.CORRECT and row["correction"] is None
 
 
 def _reading_of(row: Mapping[str, Any]) -> tuple[str, str, int]:

@@ -5,6 +5,7 @@ CPU tasks replay each sample out of the log after sampling, so that prompts are 
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -54,6 +55,8 @@ from memagent_batch.run.run import SHOWN_MISSING
 from memagent_batch.run.tables import ANSWERS_TABLE, ROLLOUTS_TABLE
 from memagent_batch.run.wiring import ReaderIdentity, files_of, make_output
 from memagent_batch.types import Question, Status
+
+log = logging.getLogger(__name__)
 
 
 @shared_tables()
@@ -135,6 +138,11 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, checked: Ch
             f"rollouts would have {here} samples where answers has {there}. Ended, but not to be replayed from log and "
             f"documents: {'; '.join(missing[:SHOWN_MISSING]) or 'none'}. Put back a document that was changed or "
             "removed since it was read, and run the same command again"
+        )
+    if counts["samples_without_reward"]:
+        log.warning(
+            f"{counts['samples_without_reward']:,.0f} of {counts['samples']:,.0f} samples have no reward, since it "
+            "could not be computed; `reward_error` in the table `rollouts` says why"
         )
     record = rollouts_record(counts, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run.run_id)
     OutputTable(output=output, name=ROLLOUTS_TABLE).commit(

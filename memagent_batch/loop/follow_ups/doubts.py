@@ -49,14 +49,21 @@ _ABSENCE = re.compile(rf"{_NOT}(?:\W*\b\w+){{0,3}}?\W*(?:{_STATED})|{_UNKNOWN}",
 
 
 def find_doubt(
-    value: TypedValue, value_type: ValueType, *, answer: str, notes: str = "", sentences: Sequence[str] | None = None
+    value: TypedValue,
+    value_type: ValueType,
+    *,
+    answer: str,
+    has_answer: bool = True,
+    notes: str = "",
+    sentences: Sequence[str] | None = None,
 ) -> Doubt | None:
     """Says why a value needs a look, or None if nothing speaks against it.
 
     Args:
         value: the value as it was written.
         value_type: the type that the question asks for.
-        answer: the answer that it was made of.
+        answer: the answer that it was made of, or the whole response if no answer was found in it.
+        has_answer: whether one was found. If not, only a JSON value, which is made of the response, may stand.
         notes: what else a JSON value may be made of: the whole response, and the memory.
         sentences: the sentences that the answer rests on; None if they were not asked for, or could not be fetched.
     """
@@ -70,7 +77,7 @@ def find_doubt(
     if value_type.type is AnswerType.JSON:
         is_said = _states_leaves("\n".join([answer, notes, evidence or ""]), json.loads(value.value or "null"))
         return None if is_said and not _says_absent(answer) else Doubt.ANSWER
-    if not _follows_from(value, value_type, answer=answer, evidence=evidence):
+    if not has_answer or not _follows_from(value, value_type, answer=answer, evidence=evidence):
         return Doubt.ANSWER
     is_there = evidence is None or _states_value(evidence, value, value_type, scales_apart=True)
     return None if is_there else Doubt.EVIDENCE

@@ -179,3 +179,11 @@ def test_refusal_in_plain_words_is_no_answer(answer: str) -> None:
 )
 def test_answer_that_speaks_of_what_can_not_be_done_is_no_refusal(answer: str) -> None:
     assert not is_refusal(answer)
+
+
+def test_value_needs_a_look_where_no_answer_was_found_that_it_could_follow_from() -> None:
+    for value_type, written in ((Bool(), "no"), (RISK, "low"), (EUR, "30")):
+        value = value_of(written, value_type)
+        assert find_doubt(value, value_type, answer="30, low, no", has_answer=False) is Doubt.ANSWER
+    document = value_of('{"sum": 30, "day": "2024-03-05"}', DEAL)
+    assert find_doubt(document, DEAL, answer="", has_answer=False, notes="30 on 5 March 2024") is None
