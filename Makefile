@@ -66,11 +66,12 @@ test-fast: setup
 test-all: tools namespaces setup
 	$(PYTEST) -m "not gpu" --hypothesis-profile all
 
-# The package without vLLM on another Python, whose program is OTHER: `make test-python OTHER=python3.13`.
-test-python: tools namespaces
+# The parts that need neither vLLM nor torch, on another Python, whose program is OTHER: `make test-python OTHER=python3.13`.
+PARTS_WITHOUT_ENGINES := $(addprefix tests/,documents domain ingest policies prompts reading store tokens)
+test-python: tools
 	$(UV) venv --quiet --clear --python $(OTHER) .venv-other
 	$(UV) pip install --quiet --python .venv-other/bin/python -c $(REQUIREMENTS) -e ".[convert,dev,lake,xlsx]"
-	PYTHONPATH=$(CURDIR) .venv-other/bin/python -m pytest -n 2 --ignore tests/infra/docs -m "not ray and not vllm and not slow and not gpu"
+	PYTHONPATH=$(CURDIR) .venv-other/bin/python -m pytest -n 2 $(PARTS_WITHOUT_ENGINES) -m "not ray and not vllm and not slow and not gpu and not system"
 
 # Whole jobs under faults alone, a part of test-all.
 test-chaos: tools namespaces setup

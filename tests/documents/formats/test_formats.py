@@ -34,7 +34,7 @@ def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
 
 def test_convert_carried_value_nested_deeper_than_can_be_written_is_refused() -> None:
     carried, value = InputColumn(name="c", kind=ColumnKind.CARRIED, presence=Presence.SOME), list[object]()
-    for _ in range(5000):
+    for _ in range(100_000):
         value = [value]
     with pytest.raises(InputError, match="row 3: column 'c' is nested too deeply"):
         column_value(value, column=carried, where="row 3")
