@@ -69,7 +69,8 @@ def test_terminal_spreadsheet_and_page_say_how_much_was_shown(
     needs = json.loads((tmp_path / "page/summary.json").read_text())["items"]
     assert {item["question"] for item in needs} == {"Who signed?"}, "the policy was chosen: its gaps need no look"
     cells, documents = (
-        [page.read_text() for page in (tmp_path / "page").rglob(name)] for name in ("rows/*.html", "documents/*/*.html")
+        [page.read_text() for page in (tmp_path / "page").rglob(name)]
+        for name in ("rows/*/*.html", "documents/*/*.html")
     )
     assert sum(shown in page for page in cells) == 1
     assert sum(f'outcome-not" dir="auto">{shown}' in page for page in documents) == 1

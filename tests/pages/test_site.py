@@ -10,7 +10,7 @@ import pytest
 
 import memagent_batch as ma
 from memagent_batch.apps.pages import site
-from memagent_batch.apps.pages.site import WrittenSite, write_site
+from memagent_batch.apps.pages.site import WrittenSite, vacuum_site, write_site
 from memagent_batch.apps.review.estimates import Measure
 from memagent_batch.apps.templates.pages import inert_json
 from memagent_batch.data.store.delta import OutputTable
@@ -63,6 +63,7 @@ def test_site_shows_each_answer_with_its_sentence_and_place_in_the_text(scan: Lo
     assert listed == places | {("", "")}, "the reading that failed has none"
     assert any("FRAMEWORK AGREEMENT" in text for text in pages.values())
     write(scan, context_chars=0)  # the sentences, and not what is far from them
+    vacuum_site(scan / "page")
     assert all("governed by the laws" in text or "not stated" in text for text in pages_of(scan).values())
     assert not any("FRAMEWORK AGREEMENT" in text for text in pages_of(scan).values())
 
