@@ -26,8 +26,8 @@ options. See also [exit codes and log events](exit-codes-and-events.md).
   better given as MEMAGENT_STORAGE_OPTIONS.
 - `OUTPUT` is a folder or fsspec URL that `memagent answer` wrote. `diff`, `page`, `verify`, `review make` and
   `review estimate` take several, such as slices, as one scan.
-- `doctor`, `ingest`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`; all but `verify` also if
-  their output is not a terminal.
+- `doctor`, `ingest`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`; all but `verify` also
+  if their output is not a terminal.
 """
 SHARED = (
     StorageCommand.model_fields["storage_options"].description,
