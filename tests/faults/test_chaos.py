@@ -148,6 +148,7 @@ def test_store_that_is_down_for_a_while_is_waited_for(
 def test_engine_that_hangs_is_replaced(corpus: Corpus, tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path / "run"))
     vllm = ["--vllm.turn-timeout-seconds", str(HANGING_SECONDS), "--vllm.cpu-kv-cache-gib", "1"]
+    vllm += ["--vllm.enforce-eager", "true"]
     with reading_job([*arguments_of(corpus), *vllm, "--vllm.dtype", "float32"], output, tmp_path) as job:
         engine = job.require(Role.ENGINE)
         old = {engine.pid, engine.ppid()}  # with its fork server, which ends after it
