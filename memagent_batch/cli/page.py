@@ -26,7 +26,8 @@ class Page(OutputsCommand):
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
     """Characters of the document before and after evidence."""
     page_images: bool = False
-    """Show pages of PDFs with evidence, marked: reads the files again, and adds up to 150 kB for each page."""
+    """Show an image of each PDF page that holds evidence, with the words marked. Reads the source files again; an image
+    takes up to 150 kB."""
     yes: bool = False
     """Write the site even for more than 100,000 answers (about 1 GB)."""
 

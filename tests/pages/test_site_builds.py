@@ -70,6 +70,8 @@ def test_write_leaves_files_alone_that_the_site_has_and_mends_those_that_are_gon
 def test_publish_removes_files_of_builds_that_a_later_one_replaced_a_day_ago(tmp_path: Path) -> None:
     target = Location(uri=str(tmp_path))
     (target / "build-20200101T000000-abcdef/rows/0.html").write_bytes(b"by an earlier version")
+    (target / "images/logo.png").write_bytes(b"somebody's own")
+    (target / "rows/00/.tmp-0123").write_bytes(b"half written")
     for name, pages in ((LONGER_AGO, ["same", "older"]), (LONG_AGO, ["same", "old"])):
         with open_site(target) as files:
             _publish(files, pages)
@@ -78,7 +80,8 @@ def test_publish_removes_files_of_builds_that_a_later_one_replaced_a_day_ago(tmp
         _publish(files, ["same", "new"])
     assert [*read_builds(target)] == [LONG_AGO, files.build]
     assert _pages(tmp_path) == {"same", "old", "new"}
-    assert not [*tmp_path.glob("build-*/rows/*")]
+    assert not [*tmp_path.glob("build-*/rows/*"), *tmp_path.glob("rows/00/.tmp-*")]
+    assert (target / "images/logo.png").exists()
 
 
 def test_publish_keeps_files_of_a_build_that_is_being_written_and_removes_those_of_one_that_was_killed(

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 CONVERTERS = {".pdf": "memagent_batch.data.ingest.readers.pdf_images:PdfPageImages"}
 """By ending: for a kind of file, the server would also count the words of the whole file."""
 PAGE = re.compile(r"(?:.*, )?page (\d{1,7})\b")
-"""How the locator of a page begins; before it, that of an attachment."""
+"""Matches the locator of a page, such as `page 3`, also behind the locator of an attachment."""
 MAX_PAGES = 3
 """Most pages of one sentence that are drawn."""
 CONTEXT_CHARS = 60
@@ -133,7 +133,9 @@ class SourceFiles:
 
 
 class PageImages:
-    """Draws pages for the documents of a site, each page once. A context manager: hostile files are drawn by a server.
+    """Draws the PDF pages that hold evidence of a document, each page once.
+
+    Use it in a `with` block: files may be hostile, so that a converter server draws them in its sandbox.
 
     What was drawn for a document is held until `take` returns it; the images themselves are written at once.
     """

@@ -7,6 +7,7 @@ Pages and rows are files named by the hash of their content, which the index lin
 site does not have yet. `builds/` has a record for each build, which lists its files; it is empty until all are there.
 """
 
+import re
 import uuid
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ from memagent_batch.apps.templates.pages import brief, frame_page, page_bytes, p
 from memagent_batch.data.documents.source_listing import into_batches
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.json_files import json_bytes, read_owner_record
-from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.location import TEMPORARY, Location
 from memagent_batch.errors import OutputError
 from memagent_batch.loop.texts.shares import percent
 from memagent_batch.run.document_texts import DocumentTexts
@@ -85,10 +86,13 @@ LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
 BUILDS_FOLDER = "builds"
 DOCUMENTS_FOLDER, ROWS_FOLDER, IMAGES_FOLDER = "documents", "rows", "images"
-EARLIER_BUILDS = "build-"
-"""Begins the names of the folders in which earlier versions wrote their pages."""
 NAME_DIGITS = 32
 """Digits of a SHA-256 that name a file."""
+_FILE_OF_BUILD = re.compile(
+    rf"({DOCUMENTS_FOLDER}|{ROWS_FOLDER}|{IMAGES_FOLDER})/[0-9a-f]{{2}}/([0-9a-f]{{{NAME_DIGITS}}}\.\w+$|{re.escape(TEMPORARY)})"
+    r"|build-\d{8}T\d{6}-"
+)
+"""Files of builds, also half-written ones and those of earlier versions. Other files may be somebody's own."""
 _BUILD_TIME = "%Y%m%dT%H%M%S%f"
 LONGEST_BUILD = timedelta(days=1)
 """Age from which a build that has not ended is taken for dead."""
@@ -173,7 +177,7 @@ def files_of(target: Location) -> dict[str, str]:
 
 
 def read_builds(target: Location) -> dict[str, frozenset[str]]:
-    """Files of each build of a site, by the build's name, the oldest first; none of one that has not ended.
+    """Files of each build of a site, by the build's name, the oldest first; an empty set if the build has not ended.
 
     Raises:
         StorageError: a record can't be read.
@@ -497,8 +501,9 @@ def publish_site(files: SiteFiles, index: bytes) -> None:
 
 
 def vacuum_site(target: Location) -> int:
-    """Removes at once what the newest build of a site does not show; returns the number of files. None if there is no
-    site.
+    """Removes at once what the newest build of a site does not show; returns the number of files, 0 without a site.
+
+    While another build is being written, only records of earlier builds go: which files it shares is not known.
 
     Raises:
         StorageError: the site can't be listed, or a file can't be removed.
@@ -520,8 +525,7 @@ def _remove_builds(
     kept = [builds[name] for name in builds.keys() - {*dead}]
     if all(kept):  # else one is being written: which files it has is not known
         needed = frozenset[str]().union(*kept)
-        of_builds = (*(f"{name}/" for name in (DOCUMENTS_FOLDER, ROWS_FOLDER, IMAGES_FOLDER)), EARLIER_BUILDS)
-        unneeded |= {path for path in listed if path.startswith(of_builds) and path not in needed}
+        unneeded |= {path for path in listed if _FILE_OF_BUILD.match(path) and path not in needed}
     removed = [listed[path] for path in unneeded if path in listed]
     target.delete_files(removed)
     return len(removed)

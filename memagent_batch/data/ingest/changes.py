@@ -223,7 +223,7 @@ def count_changes(
 
 
 def _contents(files: Iterable[Location], columns: pa.Schema, *, ids: pa.ChunkedArray | None) -> Iterator[pa.Table]:
-    """The documents of files, `_CONTENTS`: those with these ids, or all."""
+    """Reads the documents with these ids, or all documents, from table files; yields rows of `_CONTENTS`."""
     names = ["document_id", *(f"column{number}" for number in range(1, len(columns)))]  # an input may have any names
     for place in files:
         groups = None if ids is None else _groups_of(place, ids)

@@ -171,7 +171,7 @@ class _Letters:
         return _Match(end=length, num_letters=length, indexes=self._indexes[start : start + length])
 
     def find_stretches(self, sought: str) -> _Match:
-        """Finds the longest stretches of a sentence that follow each other on the page."""
+        """Finds the longest pieces of a sentence that occur on the page in the same order."""
         match, at, start = _Match(), 0, 0
         while at < len(sought):
             length = self._common_letters(sought, at, start=start)
@@ -185,7 +185,7 @@ class _Letters:
         return match
 
     def _common_letters(self, sought: str, at: int, *, start: int) -> int:
-        """The most letters of a sentence from a place on that stand behind one another."""
+        """Returns how many letters of a sentence, from position `at` on, occur on the page without a gap."""
         length, above = 0, len(sought) - at + 1
         while above - length > 1:
             middle = (length + above) // 2
