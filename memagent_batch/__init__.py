@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from memagent_batch.apps.api.reader import Truncate as Truncate
     from memagent_batch.apps.api.reader import Turn as Turn
     from memagent_batch.apps.api.run import Run as Run
+    from memagent_batch.apps.api.settings import FollowUpConfig as FollowUpConfig
+    from memagent_batch.apps.api.settings import IngestConfig as IngestConfig
+    from memagent_batch.apps.api.settings import InputConfig as InputConfig
+    from memagent_batch.apps.api.settings import LogConfig as LogConfig
+    from memagent_batch.apps.api.settings import OpenAIConfig as OpenAIConfig
+    from memagent_batch.apps.api.settings import PoolConfig as PoolConfig
+    from memagent_batch.apps.api.settings import RolloutConfig as RolloutConfig
+    from memagent_batch.apps.api.settings import SamplingConfig as SamplingConfig
+    from memagent_batch.apps.api.settings import VllmConfig as VllmConfig
     from memagent_batch.apps.api.stage import read as read
-    from memagent_batch.config.agent import SamplingConfig as SamplingConfig
-    from memagent_batch.config.engines import OpenAIConfig as OpenAIConfig
-    from memagent_batch.config.engines import VllmConfig as VllmConfig
-    from memagent_batch.config.follow_ups import FollowUpConfig as FollowUpConfig
-    from memagent_batch.config.ingest import IngestConfig as IngestConfig
-    from memagent_batch.config.job import LogConfig as LogConfig
-    from memagent_batch.config.job import PoolConfig as PoolConfig
-    from memagent_batch.config.job import RolloutConfig as RolloutConfig
-    from memagent_batch.config.sources import InputConfig as InputConfig
     from memagent_batch.loop.follow_ups.answer_types import Bool as Bool
     from memagent_batch.loop.follow_ups.answer_types import Date as Date
     from memagent_batch.loop.follow_ups.answer_types import Json as Json
@@ -48,13 +48,9 @@ _NAMES = {
     "apps.api.inputs": "Question",
     "apps.api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
     "apps.api.run": "Run",
+    "apps.api.settings": "FollowUpConfig IngestConfig InputConfig LogConfig OpenAIConfig PoolConfig RolloutConfig "
+    "SamplingConfig VllmConfig",
     "apps.api.stage": "read",
-    "config.agent": "SamplingConfig",
-    "config.engines": "OpenAIConfig VllmConfig",
-    "config.follow_ups": "FollowUpConfig",
-    "config.ingest": "IngestConfig",
-    "config.job": "LogConfig PoolConfig RolloutConfig",
-    "config.sources": "InputConfig",
     "loop.follow_ups.answer_types": "Bool Date Json Label Labels Number",
     "apps.api.commands": "answer collect export ingest_files make_review page scan",
     "run.second_pass": "merged_answers",

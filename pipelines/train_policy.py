@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -111,6 +112,9 @@ def train(
         optimizer.load_state_dict(torch.load(source / OPTIMIZER_FILE, map_location="cpu", weights_only=True))
     figures: list[dict[str, float]] = []
     num_steps = math.ceil(len(groups) / settings.groups_per_step)
+    num_turns = sum(map(len, groups))
+    sizes = f"steps: {num_steps}, groups: {len(groups)}, turns: {num_turns}, device: {settings.device}"
+    print(f"{sizes}; a line of figures follows after each step", file=sys.stderr, flush=True)
     for number in range(num_steps):  # of about equal size: a step of one group moves the weights as far as one of many
         lot = groups[len(groups) * number // num_steps : len(groups) * (number + 1) // num_steps]
         turns = [turn for group in lot for turn in group]

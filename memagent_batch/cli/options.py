@@ -116,6 +116,7 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
     """The values that a command line sets, nested by group as settings are; `config` has the job files."""
     options, texts = _options_by_flag(kind), dict[str, list[str]]()
     rest, free = deque(words), list[str]()
+    switches: dict[str, str] = {}  # by the word behind them
     while rest:
         word = rest.popleft()
         name, equals, text = word.partition("=")
@@ -130,8 +131,10 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
         if equals and flag not in option.flags:
             raise SettingsError(f"{flag}: takes no value; see {kind.command} --help")
         values = [text] if equals else _following(option, rest, flag=flag, kind=kind)
+        if option.kind is bool and rest:
+            switches[rest[0]] = flag
         texts[option.name] = [*texts.get(option.name, ()), *values] if option.is_list else values
-    _place_words(kind, free, texts)
+    _place_words(kind, free, texts, switches=switches)
     by_name = {option.name: option for option in options.values()}
     return _nested({name: _parsed_value(by_name[name], values) for name, values in texts.items()})
 
@@ -203,7 +206,7 @@ def _metavar(option: Option, kind: type[Command]) -> str:
     if choices := SEAMS[option.name].built_in if option.name in SEAMS else option.choices:
         return "|".join(choices)
     if option.is_list:
-        return "TEXT" if option.name in ONE_VALUE else "A,B"
+        return "TEXT" if option.name in ONE_VALUE else "TEXT ..." if option.name in WHOLE else "A,B"
     return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(option.kind, "JSON" if option.is_object else "TEXT")
 
 
@@ -265,13 +268,17 @@ def _following(option: Option, rest: deque[str], *, flag: str, kind: type[Comman
     return values
 
 
-def _place_words(kind: type[Command], free: list[str], texts: dict[str, list[str]]) -> None:
+def _place_words(
+    kind: type[Command], free: list[str], texts: dict[str, list[str]], *, switches: Mapping[str, str]
+) -> None:
     """Gives the words that stand without an option to the options that take them, in their order."""
     lists = {option.name for option in options_of(kind) if option.is_list}
     for name in kind.words:
         if free and name not in texts:
             texts[name] = free[:] if name in lists else free[:1]
             del free[: len(texts[name])]
+    if free and (flag := switches.get(free[0])):
+        raise SettingsError(f"{flag} takes true or false, not {free[0]!r}")
     if free:
         raise SettingsError(f"{free[0]!r} belongs to no option; quote a value that has spaces or wildcards")
 

@@ -198,6 +198,9 @@ def find_run(output: Location, name: str = LATEST) -> PastRun:
     if named:
         return open_run(output, named[0])
     if not runs:
+        with output_errors(output.uri):
+            if not output.exists():
+                raise OutputError(f"output: nothing is at {output}; name the output of a run")
         raise OutputError(f"output: no run has finished at {output}; run the same command to its end")
     if name == PREVIOUS:
         raise OutputError(f"output: {runs[0]} is the only finished run at {output} yet; run it again first")

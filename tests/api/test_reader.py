@@ -159,6 +159,9 @@ def test_text_that_is_null_or_empty_is_a_failed_reading_as_in_tables(
     ("make", "says"),
     [
         (lambda: ma.Agent(modle="x"), "modle: there is no such setting; did you mean model?"),  # type: ignore[call-arg]
+        (lambda: ma.VllmConfig(enforce_eger=True), "enforce_eger: .*; did you mean enforce_eager?"),  # type: ignore[call-arg]
+        (lambda: ma.InputConfig(text_colum="body"), "text_colum: .*; did you mean text_column?"),  # type: ignore[call-arg]
+        (lambda: ma.PoolConfig(replicas=0), "replicas: 0 is below 1, the least"),
         (lambda: ma.Overwrite(chunk_tokens=0), "chunk_tokens: 0 is below 1, the least"),
         (
             lambda: ma.PolicyConfig(settings={"memory_token": 9}),

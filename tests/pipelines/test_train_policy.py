@@ -59,10 +59,13 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def test_train_makes_good_samples_likelier_and_bad_ones_less_likely(tmp_path: Path) -> None:
+def test_train_makes_good_samples_likelier_and_bad_ones_less_likely(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rollouts, folder = write_rollouts(tmp_path / "rollouts", [[1.0, 0.0]]), tmp_path / "trained"
     settings = replace(SETTINGS, learning_rate=1e-5)
     [figures] = train(rollouts, model="tiny", output=str(folder), settings=settings)
+    assert "steps: 1, groups: 1, turns: 6, device: cpu; a line" in capsys.readouterr().err
     assert figures["ratio"] == pytest.approx(1.0, abs=1e-5)
     assert figures["clipped"] == 0
     assert figures["kl"] == pytest.approx(0.0, abs=1e-6)

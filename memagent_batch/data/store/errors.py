@@ -6,6 +6,7 @@ was read back (`table_errors`). What an exception is about is decided once, in `
 """
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,6 +33,9 @@ CLIENT_PACKAGES = frozenset(
     | {"huggingface_hub", "pyiceberg", "requests", "sqlalchemy"}
 )
 """Packages of file system and catalog clients whose errors do not descend from OSError."""
+
+DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
+"""Colours and arrows in messages of deltalake."""
 
 
 @contextmanager
@@ -160,4 +164,4 @@ def _unreached(error: BaseException, *, uri: str) -> OutputError:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return " ".join(DECORATION.sub(" ", str(error)).split())

@@ -43,9 +43,10 @@ class LoadedAgent:
         """
         token_ids = self.encode(question.text)
         if len(token_ids) > self.question_tokens:
+            which = f"question {question.question_id!r}" if question.question_id else "the question"
             raise QuestionTooLongError(
-                f"question {question.question_id!r} has {len(token_ids)} tokens, "
-                f"policy.question_tokens is {self.question_tokens}; shorten it or raise the setting"
+                f"{which} has {len(token_ids)} tokens, policy.question_tokens is {self.question_tokens}; shorten it or "
+                "raise the setting"
             )
         return QuestionTokens(token_ids=token_ids)
 
