@@ -103,6 +103,7 @@ def finished_run(
 def test_run_counts_reach_prometheus_whole_when_it_ends(finished_run: FinishedRun, prometheus: Prometheus) -> None:
     spent = find_run(Location(uri=str(finished_run.output))).manifest["spent"]
     rows = pq.read_table(finished_run.output / "log" / "turns").to_pylist()
+    assert spent is not None
     turns = [row for row in rows if not row["is_copy"]]  # equal prompts are asked once
     assert 0 < len(turns) < len(rows)
     expected = {
