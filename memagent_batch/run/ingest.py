@@ -47,6 +47,7 @@ from memagent_batch.data.ingest.row_tasks import (
     RowTask,
     plan_row_tasks,
     read_rows,
+    search_columns,
 )
 from memagent_batch.data.ingest.source_rows import commit_sources
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
@@ -237,10 +238,22 @@ class _Ingest:
                 for name, stored in settings.carried.items()
                 if stored in self._table_schema.names
             )
-        options = self._found.config.storage_options
         return find_columns(
-            self._listing, self._changes.is_changed, settings=settings, options=options, table=self._table_schema
+            self._listing,
+            self._changes.is_changed,
+            settings=settings,
+            options=self._found.config.storage_options,
+            table=self._table_schema,
+            search=self._search_columns,
         )
+
+    def _search_columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Looks for columns in all sources that are read; see `search_columns`."""
+        tasks = self._row_tasks(self._changes.is_changed)
+        of_files = [task for task in tasks if task.groups is None or task.groups[0] == 0]
+        if len(of_files) > 1:
+            log.info(f"looking for {', '.join(map(repr, names))} in {self._found.num_changed:,} files")
+        return self._executor.map(partial(search_columns, names=names, settings=self._row_settings(())), of_files)
 
     def _read(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> Iterator[pa.Table]:
         """The reports of the tasks that read the changed sources."""

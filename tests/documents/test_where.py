@@ -159,6 +159,14 @@ def test_where_column_that_is_not_there_is_refused_by_name(lake: Path) -> None:
         read(str(lake), InputConfig(where="size > 1"))
 
 
+def test_where_column_that_one_of_the_files_lacks_is_refused_with_that_file(tmp_path: Path) -> None:
+    """In SQL the condition would not be true of its rows, and all of the file would silently be left out."""
+    pq.write_table(ROWS, tmp_path / "a.parquet")
+    pq.write_table(ROWS.drop_columns(["n"]), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet: input\.where: 'n > 1': .*column \"n\" not found"):
+        read(str(tmp_path), InputConfig(where="n > 1"))
+
+
 def test_where_texts_and_names_are_taken_as_they_stand() -> None:
     condition = parse_where("\"a b\" = 'it''s text' AND C_1 <= -2.5e3")
     table = pa.table({"a b": ["its", "it's text"], "c_1": [-2500.0] * 2, "text": ["", ""]})

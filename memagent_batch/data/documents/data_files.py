@@ -1,11 +1,12 @@
 """A data file (Parquet, JSONL, CSV, Arrow, of a table of a lake) or text file, and the records that it holds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from string import Formatter
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
@@ -83,11 +84,12 @@ class DataFile:
 
     def _column(self, column: InputColumn) -> FileColumn:
         name, is_optional = column.name, column.presence is Presence.OPTIONAL
+        may_lack = is_optional or column.presence is Presence.SOME_FILE
         key = self.keys.get(name)
         if self.lake_file is None:
             if key is not None:
                 return FileColumn(column=column, stored_as=None, constant=plain_value(key), may_lack=True)
-            return FileColumn(column=column, stored_as=name, may_lack=is_optional, keys=tuple(self.keys))
+            return FileColumn(column=column, stored_as=name, may_lack=may_lack, keys=tuple(self.keys))
         table = self.lake_columns.get(name)
         if table is None and not is_optional:
             raise missing_column(column, there=list(self.lake_columns), where=self.lake_uri)
@@ -168,10 +170,7 @@ def _text_record(file: DataFile, columns: Sequence[FileColumn]) -> Record:
     where = file.location.uri
     for each in columns[2:]:
         if not each.may_lack:
-            raise InputError(
-                f"{where}: a text file has no column {each.column.name!r}; leave out {each.column.setting}, "
-                "or write the documents as Parquet, JSONL or CSV"
-            )
+            raise missing_in_text(each.column, where=where)
     max_bytes = columns[1].column.max_bytes
     is_too_long = max_bytes is not None and file.num_bytes > max_bytes + len(BOM)
     if max_bytes is not None and is_too_long and not is_compressed(file.location.path):
@@ -181,6 +180,14 @@ def _text_record(file: DataFile, columns: Sequence[FileColumn]) -> Record:
     values = [file.name, text, *(each.constant for each in columns[2:])]
     found = (column_value(value, column=each.column, where=where) for value, each in zip(values, columns, strict=True))
     return Record(place=(0, 0), where=where, values=tuple(found))
+
+
+def missing_in_text(column: InputColumn, *, where: str) -> InputError:
+    """Returns what is raised if a column is asked of text files."""
+    return InputError(
+        f"{where}: a text file has no column {column.name!r}; leave out {column.setting}, "
+        "or write the documents as Parquet, JSONL or CSV"
+    )
 
 
 def _grouped_records(
@@ -199,13 +206,25 @@ def _grouped_records(
             rows = None
             if where is not None:
                 table = _filter_table(file, grouped, group, columns=filtered)
-                rows = matching_rows(table, where, there=file.lake_columns or grouped.schema.names)
+                rows = _matching_rows(table, where, there=file.lake_columns or grouped.schema.names, uri=uri)
             if len(deleted):
                 rows = np.arange(grouped.num_rows(group), dtype=np.int64) if rows is None else rows
                 rows = rows[~np.isin(rows, deleted - start)]
                 start += grouped.num_rows(group)
             counted = None if rows is None else rows.tolist()
             yield from group_records(grouped, group, columns=present, rows=counted, where=uri, keep_bad=keep_bad)
+
+
+def _matching_rows(table: pa.Table, where: Condition, *, there: Iterable[str], uri: str) -> npt.NDArray[np.int64]:
+    """The rows of a row group that the condition takes. A file that lacks a column of it is refused.
+
+    As SQL has it, the condition would not be true of rows without the column: all of the file would silently be left
+    out, also because of a misspelled name.
+    """
+    try:
+        return matching_rows(table, where, there=there)
+    except InputError as error:
+        raise InputError(f"{uri}: {error}") from error
 
 
 def _filter_columns(file: DataFile, names: Sequence[str], grouped: GroupedFile) -> list[FileColumn]:

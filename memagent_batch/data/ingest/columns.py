@@ -1,9 +1,9 @@
 """Columns of the input that `documents` holds beside its own: those to carry, and those that `input.where` needs."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from pyarrow import types
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
-from memagent_batch.data.documents.data_files import DataFile
+from memagent_batch.data.documents.data_files import DataFile, column_names, missing_in_text
 from memagent_batch.data.documents.formats.columnar import open_grouped, present_columns
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
-from memagent_batch.data.documents.formats.lines import open_lines
-from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence
+from memagent_batch.data.documents.formats.lines import filled_lines, open_lines
+from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, missing_column
 from memagent_batch.data.documents.lake.table import partition_values
 from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.documents.scope import WHERE_PREFIX
@@ -31,9 +31,13 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, InputUnreachableError
 
 MAX_TYPED_FILES = 16
-"""Most files that are opened to find the types of columns."""
+"""Files that are opened to find the types of columns, beside the last one of each format."""
 MAX_TYPED_LINES = 1000
 """Lines of a JSONL file that decide the types of its columns."""
+FOUND_COLUMNS = pa.schema(
+    [pa.field("source", pa.large_string()), pa.field("name", pa.large_string()), pa.field("type", pa.binary())]
+)
+"""Columns that files have; `type` is the serialised schema of a column with the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ class StoredColumn:
         return InputColumn(
             name=self.name,
             kind=ColumnKind.TYPED,
-            presence=Presence.SOME if self.is_carried else Presence.OPTIONAL,
+            presence=Presence.SOME_FILE if self.is_carried else Presence.OPTIONAL,
             setting="input.carry_columns" if self.is_carried else "input.where",
             type=self.type,
         )
@@ -142,6 +146,7 @@ def find_columns(
     settings: InputConfig,
     options: Options,
     table: pa.Schema | None,
+    search: Callable[[Sequence[str]], Iterable[pa.Table]],
 ) -> tuple[StoredColumn, ...]:
     """The columns to carry and those of the condition, with their types.
 
@@ -151,28 +156,36 @@ def find_columns(
         settings: Which columns are carried, and the condition on rows.
         options: How the files are reached.
         table: The schema of `documents` if there is one: what it has keeps its type.
+        search: Looks for columns in all files that are read; yields rows of `FOUND_COLUMNS`. It is called if a column
+            to carry is in none of the few files that are opened here.
 
     Raises:
-        InputError: a file can't be opened.
+        InputError: a file can't be opened, or no file has a column to carry.
     """
     where = None if settings.where is None else parse_where(settings.where)
-    carried: dict[str, pa.DataType | None] = dict.fromkeys(settings.carried)
-    conditioned: dict[str, pa.DataType | None] = {}
-    files = _sample_files(listing, is_read, options=options) if carried or where else iter(())
-    for file in islice(files, MAX_TYPED_FILES):
-        try:
-            types_of_file = _file_types(file, [*carried], where=where)
-        except InputError as error:
-            if settings.on_bad_file != OnBadFile.RECORD or isinstance(error, InputUnreachableError):
-                raise
+    carried, conditioned = _Types(), _Types()
+    first: tuple[DataFile, FileColumns] | None = None
+    for file in _sample_files(listing, is_read, options=options) if settings.carried or where else ():
+        found = file_columns(file, [*settings.carried], where=where, settings=settings)
+        if found is None:
             continue
-        for target, found in zip((carried, conditioned), types_of_file, strict=True):
-            target |= {name: target.get(name) or type_ for name, type_ in found.items()}
-        if None not in carried.values() and None not in conditioned.values():
+        first = first or (file, found)
+        for target, types_of_file in ((carried, found.carried), (conditioned, found.conditioned)):
+            target |= {name: target.get(name) or type_ for name, type_ in types_of_file.items()}
+        if all(carried.get(name) for name in settings.carried) and None not in conditioned.values():
             break
-    columns = [(name, settings.carried[name], type_) for name, type_ in carried.items()]
-    columns += [(name, WHERE_PREFIX + name, type_) for name, type_ in conditioned.items()]
     kept = {field.name: field.type for field in table or ()}
+    # a column of the table came from sources that are not read now, unless all are
+    reads_all = bool(is_read.all()) and settings.where is None and settings.slice is None
+    elsewhere = {name for name, stored in settings.carried.items() if stored in kept and not reads_all}
+    missing = [name for name in settings.carried if name not in carried and name not in elsewhere]
+    if first is not None and missing:
+        lake_columns = listing.place.lake_columns.keys()
+        if not lake_columns or lake_columns >= {*missing}:
+            carried |= _first_types(search(missing))
+        _require_found(missing, {*carried, *lake_columns}, first=first, num_files=int(is_read.sum()))
+    columns = [(name, stored, carried.get(name)) for name, stored in settings.carried.items()]
+    columns += [(name, WHERE_PREFIX + name, type_) for name, type_ in conditioned.items()]
     return tuple(
         StoredColumn(name=name, stored=stored, type=kept.get(stored) or type_ or pa.string())
         for name, stored, type_ in columns
@@ -180,33 +193,121 @@ def find_columns(
 
 
 def _sample_files(listing: SourceListing, is_read: npt.NDArray[np.bool_], *, options: Options) -> Iterator[DataFile]:
-    """The first of the files to read of each format, then those whose types of columns can be seen."""
+    """The first of the files to read of each format, some whose types of columns can be seen, and the last ones.
+
+    Columns that were added with time are in the last file, by a name such as `day=2026-11-29`.
+    """
     documents = documents_place(listing.place.uri, options)
     sources = filter_to_disk(listing.sources, pa.chunked_array([pa.array(is_read)]))
     formats = sources["format"]
-    first = [pc.index(formats, each).as_py() for each in reversed(pc.unique(formats))]
+    counts = pc.value_counts(formats).to_pylist()  # in the order of the sources, which are sorted by format
+    stops = np.cumsum([each["counts"] for each in counts]).tolist()
+    first = [stop - each["counts"] for each, stop in zip(counts, stops, strict=True)]
     is_grouped = pc.is_in(formats, value_set=pa.array([each.value for each in GROUPED]))
-    for number in [*first, *pc.indices_nonzero(is_grouped).slice(0, MAX_TYPED_FILES).to_pylist()]:
+    grouped = pc.indices_nonzero(is_grouped).slice(0, MAX_TYPED_FILES).to_pylist()
+    for number in dict.fromkeys([*[*reversed(first), *grouped][:MAX_TYPED_FILES], *(stop - 1 for stop in stops)]):
         (row,) = sources.slice(number, 1).to_pylist()
         yield listing.place.data_file(row, documents, lake_file=listing.lake_files.get(row["path"]))
+
+
+def _first_types(found: Iterable[pa.Table]) -> "_Types":
+    """The type that each column has in the first file that has it with one."""
+    rows = sorted((row for table in found for row in table.to_pylist()), key=itemgetter("source"))
+    types_of_columns = _Types()
+    for row in rows:
+        type_ = pa.ipc.read_schema(pa.py_buffer(row["type"])).field(0).type
+        types_of_columns[row["name"]] = types_of_columns.get(row["name"]) or storable_type(type_)
+    return types_of_columns
+
+
+def _require_found(
+    names: Sequence[str], found: Collection[str], *, first: "tuple[DataFile, FileColumns]", num_files: int
+) -> None:
+    """Refuses columns to carry that no file has.
+
+    Raises:
+        InputError: names one, and the columns that there are.
+    """
+    file, columns = first
+    for name in names:
+        if name in found:
+            continue
+        column = StoredColumn(name=name, stored=name, type=pa.string()).to_read()
+        if file.format is Format.TEXT:
+            raise missing_in_text(column, where=file.location.uri)
+        others = f" (as all {num_files} files that are read)" if num_files > 1 else ""
+        where = file.lake_uri if file.lake_file is not None else f"{file.location.uri}{others}"
+        raise missing_column(column, there=columns.there, where=where)
 
 
 _Types = dict[str, pa.DataType | None]
 """Types of columns by name; None where nothing tells."""
 
 
-def _file_types(file: DataFile, names: Sequence[str], *, where: Condition | None) -> tuple[_Types, _Types]:
-    """The types of the columns to carry and of those of the condition in one file."""
-    keys = {
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileColumns:
+    """Columns of one file, with those types that can be stored."""
+
+    there: Sequence[str]
+    """The names of all; of JSONL, those in the lines that were looked at."""
+    carried: _Types
+    """Those to carry that it has."""
+    conditioned: _Types
+    """Those of the condition that it has."""
+
+
+def file_columns(
+    file: DataFile,
+    names: Sequence[str],
+    *,
+    settings: InputConfig,
+    where: Condition | None = None,
+    reads_all: bool = False,
+) -> FileColumns | None:
+    """Opens a file to find columns in it; None if it can't be read, and bad files are recorded, or if it has no column.
+
+    Args:
+        file: The file.
+        names: Columns to carry.
+        settings: What happens with a file that can't be read.
+        where: The condition.
+        reads_all: Whether all lines of JSONL are read, if need be; else the first ones.
+
+    Raises:
+        InputError: the file can't be read, and bad files are not recorded, or its store does not answer.
+    """
+    keys: _Types = {
         name: pa.int64() if name in (file.number_keys or ()) else storable_type(key.type)
         for name, key in file.keys.items()
     }
-    if file.format not in GROUPED:
-        found = _json_types(file.location) if file.format is Format.JSONL else dict.fromkeys(names, pa.string())
-        conditioned = [] if where is None else where.columns_among(keys)
-        return {name: keys.get(name) or found.get(name) for name in names}, {name: keys[name] for name in conditioned}
+    try:
+        if file.format in GROUPED:
+            return _grouped_columns(file, names, keys=keys, where=where)
+        if file.format is Format.UNKNOWN:
+            return None
+        found: _Types = {}
+        if file.format is Format.JSONL:
+            found = _json_types(file.location, names=names if reads_all else ())
+        elif file.format is not Format.TEXT:
+            found = dict.fromkeys(column_names(file), pa.string())
+    except InputError as error:
+        if settings.on_bad_file != OnBadFile.RECORD or isinstance(error, InputUnreachableError):
+            raise
+        return None
+    if not found and file.format is not Format.TEXT:
+        return None
+    conditioned = [] if where is None else where.columns_among(keys)
+    found |= keys
+    return FileColumns(
+        there=[*found],
+        carried={name: found[name] for name in names if name in found},
+        conditioned={name: keys[name] for name in conditioned},
+    )
+
+
+def _grouped_columns(file: DataFile, names: Sequence[str], *, keys: _Types, where: Condition | None) -> FileColumns:
     with open_grouped(file.location) as grouped:
-        there = file.lake_columns or [*grouped.schema.names, *keys]
+        there = [*file.lake_columns] or [*grouped.schema.names, *keys]
         conditioned = [] if where is None else where.columns_among(there)
         wanted = [
             InputColumn(name=name, kind=ColumnKind.TYPED, presence=Presence.OPTIONAL)
@@ -219,22 +320,32 @@ def _file_types(file: DataFile, names: Sequence[str], *, where: Condition | None
             if each.stored_as is not None
         }
     found = {**stored, **keys}
-    return {name: found.get(name) for name in names}, {name: found.get(name) for name in conditioned}
+    return FileColumns(
+        there=there,
+        carried={name: found[name] for name in names if name in found},
+        conditioned={name: found.get(name) for name in conditioned},
+    )
 
 
-def _json_types(location: Location) -> dict[str, pa.DataType]:
-    """The types of keys by the first lines of a JSONL file; text where its values are of several."""
+def _json_types(location: Location, *, names: Sequence[str]) -> _Types:
+    """The types of keys by the first lines of a JSONL file; text where its values are of several.
+
+    Reads further lines until it has seen the keys `names`.
+    """
     found: dict[str, set[type]] = {}
     with open_lines(location, max_bytes=None) as lines:
-        for line in islice(lines, MAX_TYPED_LINES):
+        for number, line in enumerate(filled_lines(lines)):
+            if number >= MAX_TYPED_LINES and found.keys() >= {*names}:
+                break
             try:
-                item = json.loads(line) if line.strip() else {}
+                item = {} if isinstance(line, InputError) else json.loads(line)
             except (ValueError, RecursionError):
                 continue  # its own error comes when the file is read
             for name, value in item.items() if isinstance(item, dict) else ():
+                kinds = found.setdefault(name, set())
                 if value is not None:
-                    found.setdefault(name, set()).add(type(value))
-    return {name: _json_type(kinds) for name, kinds in found.items()}
+                    kinds.add(type(value))
+    return {name: _json_type(kinds) if kinds else None for name, kinds in found.items()}
 
 
 def _json_type(kinds: set[type]) -> pa.DataType:

@@ -27,7 +27,7 @@ from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.documents.scope import is_in_slice
 from memagent_batch.data.documents.source_listing import SourceListing, SourcePlace, into_batches
 from memagent_batch.data.documents.where import Condition
-from memagent_batch.data.ingest.columns import StoredColumn
+from memagent_batch.data.ingest.columns import FOUND_COLUMNS, StoredColumn, file_columns
 from memagent_batch.data.ingest.report import (
     SourceReport,
     TaskContext,
@@ -142,6 +142,21 @@ def task_files(task: RowTask, *, settings: RowSettings) -> list[DataFile]:
         settings.place.data_file(row, documents, lake_file=task.lake_files.get(row["path"]), groups=task.groups)
         for row in unpack_rows(task.sources).to_pylist()
     ]
+
+
+def search_columns(task: RowTask, *, names: Sequence[str], settings: RowSettings) -> pa.Table:
+    """Looks for columns in each file of a task; returns rows of `FOUND_COLUMNS`.
+
+    Raises:
+        InputError: a file can't be read; with `on_bad_file: record` only if a store does not answer.
+    """
+    rows = []
+    for file in task_files(task, settings=settings):
+        found = file_columns(file, names, settings=settings.input, reads_all=True)
+        for name, type_ in found.carried.items() if found else ():
+            schema = pa.schema([pa.field(name, type_ or pa.null())])
+            rows.append({"source": file.name, "name": name, "type": schema.serialize().to_pybytes()})
+    return pa.Table.from_pylist(rows, schema=FOUND_COLUMNS)
 
 
 def rows_reader(format_: Format) -> str:

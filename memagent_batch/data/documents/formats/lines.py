@@ -123,7 +123,7 @@ def read_jsonl(location: Location, *, columns: Sequence[FileColumn], keep_bad: b
     """
     names: dict[str, None] = {}
     with open_lines(location, max_bytes=text_bound(columns)) as lines:
-        for number, line in enumerate(_filled_lines(lines)):
+        for number, line in enumerate(filled_lines(lines)):
             where = f"{location.uri}, line {lines.num_lines}"
             if number == 0:
                 _require_lines(line, where=location.uri)
@@ -138,12 +138,12 @@ def jsonl_names(location: Location) -> Sequence[str]:
     """Returns the keys of all lines of a JSONL file."""
     names: dict[str, None] = {}
     with open_lines(location) as lines:
-        for line in _filled_lines(lines):
+        for line in filled_lines(lines):
             _json_values(line, columns=(), where=f"{location.uri}, line {lines.num_lines}", names=names)
     return tuple(names)
 
 
-def _filled_lines(lines: ByteLines) -> Iterator[str | InputError]:
+def filled_lines(lines: ByteLines) -> Iterator[str | InputError]:
     """The lines that are not blank; an error for each that can't be read."""
     while True:
         line: str | InputError
@@ -219,9 +219,15 @@ def read_csv(
 
 
 def csv_names(location: Location, *, separator: str = ",") -> Sequence[str]:
-    """Returns the names of the columns of a CSV file."""
+    """Returns the names of the columns of a CSV file.
+
+    Raises:
+        InputError: the file is empty, or its fields are separated by another character.
+    """
     with open_lines(location) as lines:
-        return _header(_csv_rows(lines, separator=separator), path=lines.path)
+        names = _header(_csv_rows(lines, separator=separator), path=lines.path)
+        _require_separator(names, separator=separator, path=lines.path)
+        return names
 
 
 def _header(rows: Iterator[tuple[int, list[str]]], *, path: str) -> list[str]:

@@ -42,6 +42,8 @@ class Presence(StrEnum):
     """Every record has a value that is not blank."""
     SOME = "some"
     """The file has the column; its values may be null."""
+    SOME_FILE = "some file"
+    """Some file of the input has the column; in a file that lacks it, all values are null."""
     OPTIONAL = "optional"
     """The file may lack the column; then all values are null."""
 
