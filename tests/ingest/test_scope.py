@@ -49,6 +49,41 @@ def test_id_of_a_document_in_another_partition_is_refused(tmp_path: Path) -> Non
         night(tmp_path / "in", tmp_path / "out", where="day = 2")
 
 
+def test_document_that_moves_to_another_partition_is_replaced_once_its_old_file_is_gone(tmp_path: Path) -> None:
+    put_parquet(tmp_path / "in/day=1/x.parquet", document_id=["moved", "other"], text=["1", "2"])
+    put_parquet(tmp_path / "in/day=1/y.parquet", document_id=["stays"], text=["3"])
+    night(tmp_path / "in", tmp_path / "out", where="day = 1")
+    put_parquet(tmp_path / "in/day=2/z.parquet", document_id=["moved", "new"], text=["1", "4"])
+    put_parquet(tmp_path / "in/day=1/x.parquet", document_id=["other"], text=["2"])
+    with pytest.raises(
+        InputError,
+        match=r"'moved' is there twice: .*This run does not cover .*day=1/x\.parquet: if the document has moved",
+    ):
+        night(tmp_path / "in", tmp_path / "out", where="day = 2")
+    (tmp_path / "in/day=1/x.parquet").unlink()
+    assert changes(night(tmp_path / "in", tmp_path / "out", where="day = 2")) == (1, 1, 0)
+    sources = {name: row["source"] for name, row in by_id(tmp_path / "out").items()}
+    assert sources == {
+        "moved": "day=2/z.parquet",
+        "new": "day=2/z.parquet",
+        "other": "day=1/x.parquet",
+        "stays": "day=1/y.parquet",
+    }
+    assert changes(night(tmp_path / "in", tmp_path / "out", where="day = 1")) == (0, 0, 1)
+    assert sorted(texts(tmp_path / "out")) == ["moved", "new", "stays"]
+
+
+def test_document_that_has_moved_out_of_a_file_that_stays_is_replaced_once_that_part_is_read_again(
+    tmp_path: Path,
+) -> None:
+    put_parquet(tmp_path / "in/day=1/x.parquet", document_id=["moved", "other"], text=["1", "2"])
+    night(tmp_path / "in", tmp_path / "out", where="day = 1")
+    put_parquet(tmp_path / "in/day=2/z.parquet", document_id=["moved"], text=["1"])
+    put_parquet(tmp_path / "in/day=1/x.parquet", document_id=["other"], text=["2"])
+    assert changes(night(tmp_path / "in", tmp_path / "out", where="day = 1")) == (0, 0, 1)
+    assert changes(night(tmp_path / "in", tmp_path / "out", where="day = 2")) == (1, 0, 0)
+
+
 def test_slices_go_into_one_output_and_each_looks_after_its_own(tmp_path: Path) -> None:
     items = [{"document_id": f"d{number}", "text": f"text {number}"} for number in range(40)]
     put_jsonl(tmp_path / "in/a.jsonl", items)

@@ -1,6 +1,7 @@
 """Brings the tables `documents` and `sources` to what tasks report: files are added, written again or removed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -78,10 +79,19 @@ select document_id, count(*) over () as num_ids
 from (select document_id from ({_ALL_IDS}) group by all having count(*) > 1) order by document_id limit 1
 """
 _PLACES = """
-select source, kind, start, stop, is_bad from seen where document_id = $document_id
+select source, kind, start, stop, is_bad, false as is_outside from seen where document_id = $document_id
 union all
-select source, null, null, null, false from marked where document_id = $document_id and not may_change
+select source, null, null, null, false, not is_inside
+from marked where document_id = $document_id and not may_change
 order by source, start, stop
+"""
+_DOUBLED_OUTSIDE = """
+select distinct source from marked semi join seen using (document_id) where not may_change and not is_inside
+"""
+_MOVED = """
+select document_id, source, file, is_inside, may_change or (not is_inside and source in (from gone)) as may_change,
+    may_go
+from marked
 """
 _COUNTED = """
 with
@@ -107,6 +117,8 @@ select marked.document_id, marked.source, marked.file
 from marked left join seen using (document_id)
 where may_change and if(seen.document_id is null, may_go and is_inside, is_written)
 """
+LOOKUP_THREADS = 16
+"""Sources that are looked for at once."""
 FEW_DOCUMENTS = 100_000
 """Documents up to which rows of table files are looked for one by one; for more, all rows are compared."""
 SMALL_BYTES = 4 << 20
@@ -193,9 +205,25 @@ def find_removed(seen: pa.Table, marked: pa.Table, *, root: Location) -> pa.Tabl
     Raises:
         InputError: two documents have one id; names both places.
     """
+    marked = mark_moved(seen, marked, root=root)
     require_unique_ids(seen, marked, root=root)
     with open_database({"seen": seen, "marked": marked}) as database:
         return query_to_disk(database, _REMOVED)
+
+
+def mark_moved(seen: pa.Table, marked: pa.Table, *, root: Location) -> pa.Table:
+    """Marks stored documents that may be replaced since their source, outside the scope of the job, is not there.
+
+    A document that moved to another partition is one. The arguments are those of `find_removed`.
+    """
+    sources = run_query(_DOUBLED_OUTSIDE, {"seen": seen, "marked": marked})["source"].to_pylist()
+    if not sources:
+        return marked
+    with ThreadPoolExecutor(LOOKUP_THREADS) as threads:
+        are_there = list(threads.map(lambda source: source_place(source, root=root).exists(), sources))
+    gone = [source for source, is_there in zip(sources, are_there, strict=True) if not is_there]
+    with open_database({"marked": marked, "gone": pa.table({"source": pa.array(gone, _TEXT)})}) as database:
+        return query_to_disk(database, _MOVED)
 
 
 def count_changes(
@@ -262,11 +290,16 @@ def require_unique_ids(seen: pa.Table, marked: pa.Table, *, root: Location) -> N
     document_id, num_more = doubled[0]["document_id"], doubled[0]["num_ids"] - 1
     rows = run_query(_PLACES, {"seen": seen, "marked": marked}, document_id=document_id).to_pylist()
     first, second = (place_of(each, root=root) for each in rows[:2])
+    moved = [
+        f". This run does not cover {place}: if the document has moved, read that part again first"
+        for place, row in zip((first, second), rows[:2], strict=True)
+        if row["is_outside"]
+    ]
     more = f", and {num_more} more ids are doubled" if num_more else ""
     raise InputError(
         f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
         "give every document its own id, or name the columns that put its rows in order with "
-        "input.order_columns"
+        f"input.order_columns{''.join(moved)}"
     )
 
 
