@@ -4,7 +4,7 @@ import json
 import sys
 from shutil import get_terminal_size
 
-from memagent_batch.cli.options import INPUT, MODEL
+from memagent_batch.cli.options import INPUT, MODEL, warn_of_untrained_policy
 from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.logs import log_step
 from memagent_batch.masking import mask_url
@@ -33,6 +33,7 @@ class Answer(JobSettings, Command):
         from memagent_batch.run.flows.check import check
 
         checked = check(job)
+        warn_of_untrained_policy(job.agent)
         from memagent_batch.run.accepted_unread import open_unread
         from memagent_batch.run.manifest import require_documents, require_sources_read, require_success
         from memagent_batch.run.wiring import make_output

@@ -8,6 +8,7 @@ What is wrong is a SettingsError that names the option and what to do. Only this
 import argparse
 import inspect
 import json
+import logging
 import os
 import re
 import textwrap
@@ -28,6 +29,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.problems import problem_line, remedy, setting_of
 from memagent_batch.config.section import ConfigT, fields_of, merged
 from memagent_batch.errors import SettingsError
@@ -50,10 +52,13 @@ SHORT = {"again_where": "--where"}
 """Second names of options on the command line."""
 SEAMS = {seam.setting: seam for seam in (POLICIES, ENGINES, REWARDS)}
 """Settings whose value is a kind."""
+log = logging.getLogger(__name__)
 _NAME = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
 PACKAGE = Path(__file__).resolve().parents[1]
 JOB_FILES = PACKAGE / "jobs" if (PACKAGE / "jobs").is_dir() else PACKAGE.parent / "jobs"
 """The job files that come with the project: in the package of a wheel, at the top of a checkout."""
+TRAINED_WITH = {"reader-135m": "reader"}
+"""Models that come with the project, with the job file that has the settings of their training."""
 ENV_PREFIX = "MEMAGENT_"
 
 
@@ -241,6 +246,20 @@ def read_yaml(file: Path, *, option: str) -> Any:
         raise SettingsError(f"{option}: {file} can't be read as YAML: {_without_content(error)}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{option}: {file} can't be read as YAML: {' '.join(str(error).split())}") from error
+
+
+def warn_of_untrained_policy(agent: AgentConfig) -> None:
+    """Warns if a model that comes with the project reads with other policy settings than those of its training."""
+    if agent.model not in TRAINED_WITH:
+        return
+    config = TRAINED_WITH[agent.model]
+    trained = read_yaml(JOB_FILES / f"{config}.yaml", option="--config")["policy"]
+    others = [f"policy.{name}" for name, value in trained.items() if getattr(agent.policy, name) != value]
+    if others:
+        log.warning(
+            f"model: {agent.model} was trained with the settings of --config {config}, and this job has others: "
+            f"{', '.join(others)}; add --config {config}, and leave these out"
+        )
 
 
 def readable(error: ValidationError, *, kind: type[BaseModel]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memagent_batch.cli.options import INPUT, MODEL
+from memagent_batch.cli.options import INPUT, MODEL, warn_of_untrained_policy
 from memagent_batch.cli.settings import JobSettings, JsonCommand
 from memagent_batch.logs import log_step
 from memagent_batch.loop.texts.shares import quantity
@@ -41,7 +41,9 @@ class PlanRun(JobSettings, JsonCommand):
         log_step("checking inputs and model")
         from memagent_batch.run.flows.check import check
 
-        checked = check(self.job())
+        job = self.job()
+        checked = check(job)
+        warn_of_untrained_policy(job.agent)
         from memagent_batch.run.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
         plan = plan_checked(checked, is_exact=self.exact)

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from memagent_batch.config.agent import AgentConfig, BreakAt
 from memagent_batch.config.engines import ENDPOINT_ENGINES
 from memagent_batch.config.job import RunConfig
+from memagent_batch.config.problems import suggestion
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.store.location import Location
@@ -77,12 +78,14 @@ def make_tokenizer(agent: AgentConfig, *, sha256: str | None = None) -> Tokenize
     Raises:
         SettingsError: there is none, or it can't be loaded; names the setting.
     """
+    name = agent.tokenizer or agent.model
     try:
-        return load_tokenizer(resolve_model(agent.tokenizer or agent.model), sha256=sha256)
+        return load_tokenizer(resolve_model(name), sha256=sha256)
     except SettingsError as error:
-        if not agent.tokenizer:
-            raise
-        raise SettingsError(str(error).replace("model:", "tokenizer:", 1)) from error
+        message = str(error).replace("model:", "tokenizer:", 1) if agent.tokenizer else str(error)
+        bundled = [*SHIPPED_MODELS, *PACKAGED_MODELS]
+        is_known = name in bundled or Path(name).exists()
+        raise SettingsError(message if is_known else message + suggestion(name, bundled)) from error
 
 
 def make_prompt_set(agent: AgentConfig) -> PromptSet:

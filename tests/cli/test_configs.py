@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.cli.answer import Answer
-from memagent_batch.cli.main import asks_for_json, read_command
+from memagent_batch.cli.main import asks_for_json, main, read_command
 from memagent_batch.cli.options import JOB_FILES
 from memagent_batch.loop.engines.vllm.start import engine_arguments
 
@@ -39,6 +39,20 @@ def test_job_files_are_merged_in_their_order_group_by_group(tmp_path: Path) -> N
     assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (777, 70, 50)
     assert settings.ask == ("third",)
     assert asks_for_json(words)
+
+
+@pytest.mark.parametrize("command", ["plan", "answer"])
+def test_bundled_model_with_another_policy_than_that_of_its_job_file_is_warned_of(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.txt").write_text("Ann signed.")
+    words = [command, f"--documents={tmp_path}/docs", "--ask=Who?", "--engine=simulated", "--tokenizer=tiny"]
+    assert main([*words, f"--output={tmp_path}/one", "--model=reader-135m", "--policy.kind=gated"]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "was trained with" in line]
+    assert "reader-135m was trained with the settings of --config reader, and this job has others: policy.chunk" in line
+    assert main([*words, f"--output={tmp_path}/two", "--config=reader"]) == 0
+    assert "was trained with" not in capsys.readouterr().err
 
 
 def test_null_as_the_memory_of_a_file_is_the_default(tmp_path: Path) -> None:
