@@ -369,3 +369,19 @@ def test_tooltips_of_links_are_read_unless_the_link_says_them(tmp_path: Path) ->
     linked = '<p:sp><p:txBody><a:p><a:r><a:rPr><a:hlinkClick tooltip="Fees"/></a:rPr><a:t>annex 3</a:t></a:r></a:p>'
     (slide,) = parts_of(tmp_path, office.pptx(f"{drawn}{linked}</p:txBody></p:sp>"), SlidesConverter())
     assert slide.text == "[Map To the plan]\n\nannex 3 [Fees]"
+
+
+def test_slide_numbers_count_by_level_and_text_box_and_pass_over_empty_paragraphs(tmp_path: Path) -> None:
+    def item(text: str, kind: str = "", level: int = 0, start: int = 1) -> str:
+        rule = f'<a:buAutoNum type="{kind}" startAt="{start}"/>' if kind else "<a:buNone/>"
+        return f'<a:p><a:pPr lvl="{level}">{rule}</a:pPr><a:r><a:t>{text}</a:t></a:r></a:p>'
+
+    one, inner = "arabicPeriod", "alphaLcParenBoth"
+    items = [item("Term", one), item("", one), item("first", inner, 1), item("second", inner, 1), item("Fees", one)]
+    items += [item("new", inner, 1), item("Plain"), item("Again", one), item("Four", "romanUcPeriod", start=4)]
+    styles = '<a:lstStyle><a:lvl1pPr><a:buAutoNum type="alphaUcPlain"/></a:lvl1pPr></a:lstStyle>'
+    other = f"<p:sp><p:txBody>{styles}<a:p><a:r><a:t>By style</a:t></a:r></a:p></p:txBody></p:sp>"
+    shapes = f"<p:sp><p:txBody>{''.join(items)}</p:txBody></p:sp>{other}"
+    (part,) = parts_of(tmp_path, office.pptx(shapes), SlidesConverter())
+    shown = ["1. Term", "(a) first", "(b) second", "2. Fees", "(a) new", "Plain", "1. Again", "IV. Four", "A By style"]
+    assert [line for line in part.text.split("\n") if line] == shown

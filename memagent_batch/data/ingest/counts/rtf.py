@@ -50,7 +50,7 @@ def _one_of(words: Iterable[bytes]) -> bytes:
     return b"|".join(first + b"(?:" + b"|".join(each) + b")" for first, each in ends.items())
 
 
-NUMBER = rb"(?![a-zA-Z])(?:-?\d{1,9})? ?"
+NUMBER = rb"(?![a-zA-Z])(?:-?\d{1,32})? ?"
 FORMAT = rb"\\(?!(?:" + _one_of(KNOWN) + rb")(?![a-zA-Z]))[a-zA-Z]{1,32}+" + NUMBER
 """A control word that changes only how the text looks."""
 BREAK = rb"\\(?:" + _one_of(BREAKS) + rb")" + NUMBER
@@ -58,12 +58,12 @@ FORMATS, BREAK_WORDS, BYTE = re.compile(FORMAT), re.compile(BREAK), re.compile(r
 IN_TEXT = rb"|\\'[0-9a-fA-F]{2}|" + FORMAT + rb"|" + BREAK
 TOKEN = re.compile(
     rb"(?P<text>(?:[^\\{}\r\n]" + IN_TEXT + rb")(?:[^\\{}]+" + IN_TEXT + rb")*+)"
-    rb"|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|(?P<open>\{)|(?P<close>\})|(?P<star>\\\*)|\\(?P<symbol>.)"
+    rb"|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,32})? ?|(?P<open>\{)|(?P<close>\})|(?P<star>\\\*)|\\(?P<symbol>.)"
     rb"|[\r\n]+",
     re.S,
 )
 """Letters with words between them that change their looks or end a line, or something else."""
-STARRED = re.compile(rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?")
+STARRED = re.compile(rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,32})? ?")
 """The name of a group that programs may pass over."""
 
 

@@ -20,11 +20,19 @@ class CellFormat:
     """The number format of cells."""
 
     def __init__(
-        self, code: str, *, epoch_1904: bool, is_struck: bool = False, has_local_currency: bool = False
+        self,
+        code: str,
+        *,
+        epoch_1904: bool,
+        is_struck: bool = False,
+        has_local_currency: bool = False,
+        symbol_font: str | None = None,
     ) -> None:
         self._format, self._epoch_1904 = NumberFormat(code, epoch_1904=epoch_1904), epoch_1904
         self._is_general, self._is_struck = code.lower() == "general", is_struck
         self._is_translated, self._has_local_currency, self._is_used = is_translated(code), has_local_currency, False
+        self.symbol_font = symbol_font
+        """Name of the font of the cells if its letters are symbols, such as Wingdings."""
         self.number = lru_cache(maxsize=REMEMBERED_NUMBERS)(self._number)
         """Returns what Excel displays of a stored number."""
 

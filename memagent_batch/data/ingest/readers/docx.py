@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.data.ingest.readers.bound_controls import BoundData
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.equations import OFF
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
@@ -49,7 +50,7 @@ class DocxConverter(BuiltIn):
     out, and the part says so.
     """
 
-    package, revision, modules = "lxml", 12, ("lxml.etree",)
+    package, revision, modules = "lxml", 13, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each section of the body, then one for each header, footer and list of comments."""
@@ -76,6 +77,7 @@ class WordDocument:
     def __init__(self, part: PackagePart) -> None:
         """Takes the main part of the package."""
         self._part = part
+        self._data = BoundData(part)
         self.lost_fields = Counter[str]()
         """Fields whose results are not in the file, by name."""
         self.left_out = list[str]()
@@ -124,7 +126,7 @@ class WordDocument:
     def _prepare(self, root: Any) -> None:
         """Writes into a story what Word shows in it: numbers, results of fields, and states of controls."""
         self.left_out.append(left_out_text(root))
-        self.left_out += _fill_in_controls(root, self._reader.styles)
+        self.left_out += _fill_in_controls(root, self._reader.styles, self._data)
         self.lost_fields += _resolve_fields(root, self.left_out)
         Numbering(self._lists, self._styles).write(root)
 
@@ -275,8 +277,8 @@ def _write_symbol(closed: Field, border: Any) -> bool:
     return True
 
 
-def _fill_in_controls(root: Any, styles: Styles) -> Iterator[str]:
-    """Writes the states of check boxes, and marks the controls that nobody filled in; yields what these showed."""
+def _fill_in_controls(root: Any, styles: Styles, data: BoundData) -> Iterator[str]:
+    """Writes states of check boxes and bound data, and marks what nobody filled in; yields what the controls held."""
     for control in list(root.iter(f"{W}sdt")):
         properties, content = control.find(f"{W}sdtPr"), control.find(f"{W}sdtContent")
         if properties is None or content is None:
@@ -286,8 +288,15 @@ def _fill_in_controls(root: Any, styles: Styles) -> Iterator[str]:
             state = box.find("{*}checked")
             values = [] if state is None else [value for name, value in state.items() if name.endswith("}val")]
             yield _write_content(content, UNCHECKED if state is None or (values or ["1"])[0] in OFF else CHECKED)
+            continue
+        has_inner = next(content.iter(f"{W}sdt"), None) is not None
+        bound = None if has_inner else data.shown(properties, written_text(content))
+        if bound:
+            yield _write_content(content, bound)
         elif placeholder is not None and placeholder.get(f"{W}val", "1") not in OFF:
             yield from _mark_placeholder(content, styles)
+        elif bound == "":
+            yield _write_content(content, NOT_FILLED_IN)
 
 
 def _mark_placeholder(content: Any, styles: Styles) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The numbers of lists and headings, such as `7.2` and `(a)`, which stand in no text of a package.
 
-Sources: ECMA-376, part 1, 17.9 (numbering); OpenDocument 1.3, part 3, 5.3 (lists), 16.30 to 16.34 (their styles).
+Sources: ECMA-376, part 1, 17.9 (numbering), 21.1.2.4.1 (slides); OpenDocument 1.3, part 3, 5.3 (lists), 16.30 to 16.34
+(their styles).
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any
 from memagent_batch.data.ingest.readers.symbols import BOXES, to_unicode
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 NUM_LEVELS = 9
 GONE = (f"{W}pPr/{W}rPr/{W}del", f"{W}pPr/{W}rPr/{W}moveFrom")
@@ -159,6 +161,51 @@ class Numbering:
         )
 
 
+SLIDE_FORMATS = {"alphaLc": "lowerLetter", "alphaUc": "upperLetter", "romanLc": "lowerRoman", "romanUc": "upperRoman"}
+SLIDE_ENDS = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})"}
+SLIDE_BULLETS = tuple(f"{A}bu{name}" for name in ("None", "AutoNum", "Char", "Blip"))
+
+
+def number_slide(root: Any) -> None:
+    """Writes the automatic numbers of a slide's paragraphs into them; each text box counts for itself."""
+    for body in root.iter("{*}txBody"):
+        counters = dict[int, tuple[tuple[str, int], int]]()
+        for paragraph in body.iterchildren(f"{A}p"):
+            if not any(text.text for text in paragraph.iter(f"{A}t")):
+                continue  # an empty paragraph has no number
+            properties = paragraph.find(f"{A}pPr")
+            level = 0 if properties is None else _integer(properties.get("lvl"), 0)
+            for below in [each for each in counters if each > level]:
+                del counters[below]
+            rule = _slide_rule(body, properties, level)
+            if rule is None:
+                counters.pop(level, None)
+                continue
+            counted_as = rule.get("type", ""), _integer(rule.get("startAt"), 1)
+            before, number = counters.get(level, (None, 0))
+            number = number + 1 if before == counted_as else counted_as[1]
+            counters[level] = counted_as, number
+            shown = paragraph.makeelement(f"{A}t")
+            shown.text = f"{_slide_number(counted_as[0], number)} "
+            paragraph.insert(0 if properties is None else 1, shown)
+
+
+def _slide_rule(body: Any, properties: Any, level: int) -> Any:
+    """How a paragraph is numbered, by itself or by the styles of its text box; None if it is not."""
+    for owner in (properties, body.find(f"{A}lstStyle/{A}lvl{level + 1}pPr")):
+        kinds = [] if owner is None else list(owner.iterchildren(*SLIDE_BULLETS))
+        if kinds:
+            return kinds[0] if kinds[0].tag == f"{A}buAutoNum" else None
+    return None
+
+
+def _slide_number(kind: str, number: int) -> str:
+    """A number in a scheme such as `arabicPeriod` or `alphaLcParenBoth`."""
+    scheme = next((name for name in SLIDE_FORMATS if kind.startswith(name)), "")
+    end = next((form for name, form in SLIDE_ENDS.items() if kind.endswith(name)), "{}")
+    return end.format(formatted(number, SLIDE_FORMATS.get(scheme, "decimal")))
+
+
 def formatted(number: int, number_format: str) -> str:
     """A number in a format of Word's; in digits for those that are not Roman, letters or zeros before digits."""
     match number_format:
@@ -207,6 +254,8 @@ class OpenNumbering:
     def write(self, root: Any) -> None:
         """Writes the numbers below an element into its paragraphs, in the order of the document."""
         for element in root.iterchildren("*"):
+            if element.tag == f"{TEXT}tracked-changes":
+                continue  # what was deleted counts in no list
             if element.tag == f"{TEXT}list":
                 self._write_list(element)
             elif element.tag != f"{TEXT}h":

@@ -91,7 +91,7 @@ class OpenDocumentConverter(BuiltIn):
     What a tracked change deleted is left out, and the first part says so.
     """
 
-    package, revision, modules = "lxml", 6, ("lxml.etree",)
+    package, revision, modules = "lxml", 7, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the parts of the body, then one for each text, picture or file beside it."""

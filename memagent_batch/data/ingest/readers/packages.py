@@ -136,6 +136,11 @@ class PackagePart:
         self.partname = f"/{name}"
 
     @property
+    def package(self) -> "PackagePart":
+        """The package itself, whose relations name its main part and its properties."""
+        return self._package.part("")
+
+    @property
     def blob(self) -> bytes:
         """The content of the part."""
         data = self._package.zip.read(self._name)

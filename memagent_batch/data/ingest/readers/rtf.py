@@ -24,7 +24,7 @@ from memagent_batch.data.ingest.readers.symbols import symbol_font, symbol_note,
 from memagent_batch.errors import ConversionError
 
 TOKEN = re.compile(
-    rb"\\'(?P<byte>[0-9a-fA-F]{2})|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|\\(?P<symbol>.)"
+    rb"\\'(?P<byte>[0-9a-fA-F]{2})|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,32})? ?|\\(?P<symbol>.)"
     rb"|(?P<group>[{}])|[\r\n]+|(?P<text>[^\\{}\r\n]+)",
     re.S,
 )
@@ -88,7 +88,7 @@ INVISIBLE = {0xAD: None, 0xA0: " "}
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    revision = 7
+    revision = 8
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, and a part for each kind of text beside it."""

@@ -30,6 +30,7 @@ from memagent_batch.data.ingest.readers.sheet_objects import (
     people_of,
     sheet_objects,
 )
+from memagent_batch.data.ingest.readers.symbols import symbol_font, to_unicode
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
@@ -60,8 +61,12 @@ UNCOMPUTED = "{} formulas without a saved value are not read: open the file in E
 BROKEN = "{} cells are not read: the file lacks the texts that they name"
 RICH = "{} cells show a picture, linked data or an error of recent versions of Excel, which is not read"
 NO_FORMATS = "formats of cells are damaged: numbers are as they are stored, and dates are numbers of days"
-LOSSES = {UNCOMPUTED: "formulas", BROKEN: "cells", RICH: "cells", NO_FORMATS: "formats"}
-"""Why something is not read, with the locators of the parts that say so."""
+RECOMPUTED = (
+    "{} formulas: programs compute them when they open the file, and the saved values that were read may differ"
+)
+LOSSES = {UNCOMPUTED: "formulas", BROKEN: "cells", RICH: "cells", NO_FORMATS: "formats", RECOMPUTED: "formulas"}
+"""Why something is not read or doubtful, with the locators of the parts that say so."""
+CONDITIONAL = "conditional formatting changes how some numbers are shown, such as a word in place of a number"
 
 
 class SheetsConverter(BuiltIn):
@@ -71,7 +76,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, revision, modules = "lxml", 10, ("lxml.etree",)
+    package, revision, modules = "lxml", 11, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it."""
@@ -101,13 +106,23 @@ class Workbook:
         self._main, self._root = main, main.root
         settings = self._root.find(f"{S}workbookPr")
         self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
+        computing = self._root.find(f"{S}calcPr")
+        self._is_recomputed = computing is not None and any(
+            computing.get(name) in {"1", "true", "on"} for name in ("fullCalcOnLoad", "forceFullCalc")
+        )
         self._losses, self._left_out = Counter[str](), list[str]()
-        self._texts = list[str]()
+        self._texts, self._rich_texts, self._rich_left_out = list[str](), set[int](), list[str]()
         for part in main.related("sharedStrings"):
             with suppress(*DAMAGE):  # cells whose texts are missing are counted
-                self._texts.extend(map(_text_of, Elements(part, ITEM)))
+                for item in Elements(part, ITEM):
+                    if item.find(RUN) is not None:
+                        self._rich_texts.add(len(self._texts))
+                        self._rich_left_out.extend(_symbol_runs(item))
+                    self._texts.append(_text_of(item))
         self._cell_format = partial(CellFormat, epoch_1904=self._epoch_1904)
         self._general = self._cell_format("General")
+        self._shown_otherwise = set[str]()
+        """Numbers of the formats of conditional formatting that have a number format."""
         self._formats = self._cell_formats()
 
     def items(self) -> Iterator[Part | Attachment]:
@@ -140,10 +155,12 @@ class Workbook:
         text = self._read(part, wanted=commented_cells(part))
         margins = [] if text.root is None else list(_margins(text.root, title))
         notes = dict.fromkeys(note for each in self._formats.values() for note in each.notes())
+        doubts = [CONDITIONAL] if self._is_shown_otherwise(text.root) else []
         yield Part(
             locator=place,
             text="\n".join([*margins, *text.lines]),
-            reason="; ".join(notes) or None,
+            status=PartStatus.NEEDS_REVIEW if doubts else PartStatus.OK,
+            reason="; ".join([*doubts, *notes]) or None,
             left_out="\n".join([*text.left_out, *_margin_codes(text.root)]),
         )
         if text.damage is not None:
@@ -161,10 +178,19 @@ class Workbook:
             (names if is_value else left_out).append(f"{name.get('name')} = {normalise(name.text)}")
         if names:
             yield Part(locator="defined names", text="\n".join(names))
-        if left_out:
-            yield Part(left_out="\n".join(left_out))
+        if left_out or self._rich_left_out:
+            yield Part(left_out="\n".join([*left_out, *self._rich_left_out]))
         for reason, count in (+self._losses).items():
-            yield Part(locator=LOSSES[reason], status=PartStatus.FAILED, reason=reason.format(count))
+            status = PartStatus.NEEDS_REVIEW if reason == RECOMPUTED else PartStatus.FAILED
+            yield Part(locator=LOSSES[reason], status=status, reason=reason.format(count))
+
+    def _is_shown_otherwise(self, root: Any) -> bool:
+        """Whether a rule of a sheet's conditional formatting has a number format of its own."""
+        if root is None:
+            return False
+        rules = root.iterfind(f"{S}conditionalFormatting/{S}cfRule")
+        in_extensions = next(root.iter(f"{S}numFmt"), None) is not None
+        return in_extensions or any(rule.get("dxfId") in self._shown_otherwise for rule in rules)
 
     def _cell_formats(self) -> dict[str, "CellFormat"]:
         """Returns the formats of cells by the numbers that cells name them with."""
@@ -178,15 +204,22 @@ class Workbook:
             own = {
                 each.get("numFmtId"): each.get("formatCode", "") for each in styles.iterfind(f"{S}numFmts/{S}numFmt")
             }
-            is_struck = [_is_on(font.find(f"{S}strike")) for font in styles.iterfind(f"{S}fonts/{S}font")]
-            made = dict[tuple[str, bool], CellFormat]()
+            changed = enumerate(styles.iterfind(f"{S}dxfs/{S}dxf"))
+            self._shown_otherwise |= {str(number) for number, each in changed if each.find(f"{S}numFmt") is not None}
+            fonts = [
+                (_is_on(font.find(f"{S}strike")), _symbol_font(font.find(f"{S}name")))
+                for font in styles.iterfind(f"{S}fonts/{S}font")
+            ]
+            made = dict[tuple[str, bool, str | None], CellFormat]()
             for style in styles.iterfind(f"{S}cellXfs/{S}xf"):
                 number, font = style.get("numFmtId", "0"), int(style.get("fontId", "0"))
-                key = number, font < len(is_struck) and is_struck[font]
+                key = number, *(fonts[font] if font < len(fonts) else (False, None))
                 if key not in made:
                     code, is_local = own.get(number), number in LOCAL_CURRENCIES and number not in own
                     code = code or BUILT_IN.get(number, "General")
-                    made[key] = self._cell_format(code, is_struck=key[1], has_local_currency=is_local)
+                    made[key] = self._cell_format(
+                        code, is_struck=key[1], has_local_currency=is_local, symbol_font=key[2]
+                    )
                 formats[str(len(formats))] = made[key]
         return formats
 
@@ -237,11 +270,16 @@ class Workbook:
         if not is_plain and (formula := cell.findtext(FORMULA)):
             self._left_out.append(formula)
         if kind == "inlineStr":
-            return cell_format.text(_text_of(cell.find(INLINE)))
+            item = cell.find(INLINE)
+            self._left_out.extend(_symbol_runs(item))
+            is_rich = item is not None and item.find(RUN) is not None
+            return self._shown_text(_text_of(item), cell_format, is_rich=is_rich)
         if not value:
             if kind != "str" and cell.find(FORMULA) is not None:
                 self._losses[UNCOMPUTED] += 1
             return ""
+        if not is_plain and self._is_recomputed and cell.find(FORMULA) is not None:
+            self._losses[RECOMPUTED] += 1
         if kind is None or kind == "n":
             text = cell_format.number(value)
         else:
@@ -255,15 +293,24 @@ class Workbook:
             case "s":
                 is_there = value.isdecimal() and int(value) < len(self._texts)
                 self._losses[BROKEN] += not is_there
-                return cell_format.text(self._texts[int(value)] if is_there else "")
+                is_rich = is_there and int(value) in self._rich_texts
+                return self._shown_text(self._texts[int(value)] if is_there else "", cell_format, is_rich=is_rich)
             case "b":
                 return "FALSE" if value in {"0", "false"} else "TRUE"
             case "d":
                 return cell_format.date(value)
             case "str":
-                return cell_format.text(normalise(value))
+                return self._shown_text(normalise(value), cell_format, is_rich=False)
         self._losses[RICH] += kind == "e" and is_rich
         return value
+
+    def _shown_text(self, text: str, cell_format: "CellFormat", *, is_rich: bool) -> str:
+        """Returns the text of a cell in its font; each part of a rich text has a font of its own."""
+        font = None if is_rich else cell_format.symbol_font
+        if font is not None and (shown := to_unicode(text, font)) != text:
+            self._left_out.append(text)
+            text = shown
+        return cell_format.text(text)
 
     def _cell_in(self, area: str, row: int, *, sheet: str) -> str | None:
         """Returns the text of a cell of a range, such as `Prices!$A$1:$A$9`, or None if it can't be found."""
@@ -334,7 +381,22 @@ def _run(element: Any) -> Run:
         return Run(element.text or "")
     raised = element.find(f"{S}rPr/{S}vertAlign")
     script = SCRIPTS.get("" if raised is None else raised.get("val", ""), Script.NORMAL)
-    return Run(element.findtext(TEXT) or "", script, _is_on(element.find(f"{S}rPr/{S}strike")))
+    font, text = _symbol_font(element.find(f"{S}rPr/{S}rFont")), element.findtext(TEXT) or ""
+    text = to_unicode(text, font) if font else text
+    return Run(text, script, _is_on(element.find(f"{S}rPr/{S}strike")))
+
+
+def _symbol_font(element: Any) -> str | None:
+    """Returns the name of a font whose letters are symbols, or None."""
+    name = None if element is None else element.get("val")
+    return name if symbol_font(name) else None
+
+
+def _symbol_runs(item: Any) -> Iterator[str]:
+    """Yields the parts of a rich text that are in such a font, as they are stored."""
+    for run in () if item is None else item.iterfind(RUN):
+        if _symbol_font(run.find(f"{S}rPr/{S}rFont")):
+            yield run.findtext(TEXT) or ""
 
 
 def _margin_codes(root: Any) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.data.ingest.readers.numbering import number_slide
 from memagent_batch.data.ingest.readers.packages import (
     RELATION,
     PackagePart,
@@ -18,7 +19,7 @@ from memagent_batch.data.ingest.readers.symbols import symbol_note
 class SlidesConverter(BuiltIn):
     """Slides in the order of the show, hidden ones too; shapes in the order in which they are drawn."""
 
-    package, revision, modules = "lxml", 7, ("lxml.etree",)
+    package, revision, modules = "lxml", 8, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each slide, and for each text beside it."""
@@ -42,6 +43,7 @@ def _slides(show: PackagePart) -> Iterator[Part | Attachment]:
             continue
         seen.add(slide.partname)
         reader = TextReader()
+        number_slide(slide.root)
         text = "\n\n".join(text for _, text in reader.headed_blocks(slide.root))
         left_out = "\n".join([*reader.left_out, left_out_text(slide.root)])
         yield Part(locator=place, text=text, reason=symbol_note(text), left_out=left_out)
