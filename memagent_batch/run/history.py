@@ -5,7 +5,7 @@ other.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, cast
@@ -19,6 +19,7 @@ from memagent_batch.data.store.delta import (
     ERASER,
     OutputTable,
     RunNumber,
+    TableFile,
     retry_conflicts,
     write_table_files,
 )
@@ -37,6 +38,8 @@ PREVIOUS = "previous"
 """Names the finished run before it."""
 RUNNING, COMMITTING, ERASING, FINISHED = "running", "committing", "erasing", "finished"
 """States of a run. One that is erasing is a `memagent forget` that now deletes the files of earlier versions."""
+SUPERSEDED = "superseded"
+"""State of a run that was running when a newer one of its writer began, or a `memagent forget`: it can't commit."""
 HAS_ENDED = ds.field("state").isin([ERASING, FINISHED])
 SHOWN_RUNS = 10
 GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
@@ -59,8 +62,9 @@ class RunRow(TypedDict):
     state: Annotated[
         str,
         Column(
-            "running (or killed, or stopped by an error), committing (if it was killed, the next run completes its "
-            "commits), finished, or erasing (the same command continues)"
+            "running (or killed, or stopped by an error), superseded (a later run took over before it had finished), "
+            "committing (if it was killed, the next run completes its commits), finished, or erasing (the same command "
+            "continues)"
         ),
     ]
     started_at: Annotated[datetime, Column("when it began")]
@@ -377,8 +381,9 @@ def commit_row(
 ) -> None:
     """Commits a row in place of the one that its run has, and those of many small files as one file.
 
-    A run that forgets documents writes all rows again, without messages that may quote them. What another writer
-    commits meanwhile is read, and the row committed to that.
+    A run that begins marks the running ones of its writer as superseded. A run that forgets documents writes all rows
+    again, without messages that may quote them. What another writer commits meanwhile is read, and the row committed
+    to that.
 
     Args:
         output: The output.
@@ -419,38 +424,56 @@ def commit_row_at(
             commit.
     """
     files = {} if version is None else table.files(version)
-    own = [file for path, file in files.items() if row["run_id"] in path]
+    superseded = _superseded_runs(table, version, run) if is_first and version is not None else []
+    own = _files_of([row["run_id"]], files)
     is_erasure = row["documents_forgotten"] is not None and row["state"] in (ERASING, FINISHED)
-    is_among_others = not is_first and not own  # the row is in a file of another run
-    replaced = own
+    rewritten = superseded if is_first else [*superseded, row["run_id"]]
+    is_among_others = not all(_files_of([run_id], files) for run_id in rewritten)  # a row is in a file of another run
+    replaced = own | _files_of(superseded, files)
     if is_erasure or is_among_others:
-        replaced = list(files.values())
+        replaced = files
     elif len(files) >= COMPACT_FILES and row["state"] == FINISHED:
         known = table.dataset(version).to_table(columns=UNFINISHED_COLUMNS).to_pylist()
-        going_on = {each["run_id"] for each in _unfinished(known)} - {row["run_id"]}
-        ended = [file for path, file in files.items() if not any(run_id in path for run_id in going_on)]
-        replaced = ended if len(ended) >= COMPACT_FILES else own
+        going_on = [each["run_id"] for each in _unfinished(known) if each["run_id"] not in rewritten]
+        kept = _files_of(going_on, files)
+        ended = {path: file for path, file in files.items() if path not in kept}
+        replaced = ended if len(ended) >= COMPACT_FILES else replaced
     rows = pa.Table.from_pylist([row], schema=RUNS)
-    if any(file not in own or file.num_rows != 1 for file in replaced):  # they hold rows of other runs
-        there = table.dataset_of(replaced, table.schema(version))
-        others = there.to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS)
+    if any(path not in own or file.num_rows != 1 for path, file in replaced.items()):  # they hold rows of other runs
+        there = table.dataset_of(replaced.values(), table.schema(version))
+        others = there.to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS).to_pylist()
         if is_erasure:
-            others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
-        rows = pa.concat_tables([others, rows])
+            others = [_after_erasure(each, row["run_id"]) for each in others]
+        others = [{**each, "state": SUPERSEDED} if each["run_id"] in superseded else each for each in others]
+        rows = pa.concat_tables([pa.Table.from_pylist(others, schema=RUNS), rows])
     table.commit(
         run=run,
         schema=RUNS,
         add=write_table_files(table.place, rows, stem=f"run-{row['number']:06d}-{row['run_id']}"),
-        remove=replaced,
+        remove=replaced.values(),
         is_first=is_first,
         is_serial=is_serial,
         read_version=version,
     )
 
 
-def _without_messages(row: RunRow) -> RunRow:
+def _files_of(run_ids: Collection[str], files: Mapping[str, TableFile]) -> dict[str, TableFile]:
+    """The files that these runs have written, by path: each holds the row of its run, and maybe others."""
+    return {path: file for path, file in files.items() if any(run_id in path for run_id in run_ids)}
+
+
+def _superseded_runs(table: OutputTable, version: int, run: RunNumber) -> list[str]:
+    """Ids of the runs of the same writer that have not finished, and can't commit any more once `run` has begun."""
+    is_older = (ds.field("writer") == run.writer) & (ds.field("number") < run.number)
+    rows = table.dataset(version).to_table(columns=["run_id"], filter=is_older & (ds.field("state") == RUNNING))
+    return cast("list[str]", rows["run_id"].to_pylist())
+
+
+def _after_erasure(row: RunRow, erasure_id: str) -> RunRow:
+    """The row of an earlier or a later run as an erasure leaves it: without messages, and ended if it began before."""
     manifest = json.loads(row["manifest"]) | {"reasons": {}} if row["manifest"] else None
-    state = FINISHED if row["state"] == ERASING else row["state"]
+    states = {ERASING: FINISHED} | ({RUNNING: SUPERSEDED} if row["run_id"] < erasure_id else {})
+    state = states.get(row["state"], row["state"])
     return {**row, "state": state, "manifest": manifest and json.dumps(manifest, ensure_ascii=False)}
 
 

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def test_second_attempt_started_while_the_first_runs_supersedes_it(
     assert look(job.output)
     assert results(job) == undisturbed
     assert verify(job.output).problems == []
-    assert (3 in codes) >= ("running" in states(job))
+    assert "running" not in states(job)
+    assert (3 in codes) >= ("superseded" in states(job))
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
@@ -85,9 +87,21 @@ def test_older_attempt_that_wakes_up_late_changes_nothing(
     if code:
         assert look(job.output) == shown
         assert "superseded: " in job.console.read_text()
-    assert (code == 3) >= ("running" in states(job))
+    assert "running" not in states(job)
+    assert (code == 3) >= ("superseded" in states(job))
     assert results(job) == undisturbed
     assert verify(job.output).problems == []
+
+
+def test_killed_run_is_running_in_the_table_of_runs_until_the_next_one_takes_over(job: StruckJob) -> None:
+    killed = job.start()
+    while not job.calls and killed.is_alive():
+        time.sleep(0.01)
+    strike(killed, signal.SIGKILL)
+    assert wait(killed) == -signal.SIGKILL
+    assert states(job) == ["running"]
+    job.run()
+    assert states(job) == ["superseded", "finished"]
 
 
 def test_two_slices_at_once_fill_one_output_and_a_killed_one_goes_on(

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.data.store.delta import ERASER, OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SupersededError
 from memagent_batch.run import history
@@ -146,4 +147,40 @@ def test_run_that_was_overtaken_while_it_finishes_changes_nothing(
     once_before_commit(monkeypatch, lambda: newer.append(begin_slice(output, 1)))
     with pytest.raises(SupersededError):
         finish_run(output, first)
-    assert states(output) == sorted([(first.run_id, "running"), (newer[0].run_id, "running")])
+    assert states(output) == sorted([(first.run_id, "superseded"), (newer[0].run_id, "running")])
+
+
+@pytest.mark.parametrize("is_among_others", [False, True])
+def test_run_that_takes_over_marks_the_unfinished_ones_of_its_writer_and_no_other(
+    output: Location, monkeypatch: pytest.MonkeyPatch, is_among_others: bool
+) -> None:
+    killed, other, finished = (begin_slice(output, number) for number in range(1, 4))
+    with monkeypatch.context() as patch:
+        if is_among_others:  # the row of the killed run is in the file of another one
+            patch.setattr(history, "_unfinished", lambda rows: [])
+        finish_run(output, finished)
+    newer = begin_slice(output, 1)
+    expected = {killed: "superseded", other: "running", finished: "finished", newer: "running"}
+    assert states(output) == sorted((run.run_id, state) for run, state in expected.items())
+    finish_run(output, other)
+    finish_run(output, newer)
+    assert states(output) == sorted([(killed.run_id, "superseded"), *all_finished(other, finished, newer)])
+
+
+def test_run_that_begins_to_commit_while_a_newer_one_takes_over_is_not_marked(
+    output: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = begin_slice(output, 1)
+    row = {**history.make_row(first, record_of(first.run_id)), "state": "committing"}
+    once_before_commit(monkeypatch, lambda: history.commit_row(output, first, row))
+    newer = begin_slice(output, 1)
+    assert states(output) == sorted([(first.run_id, "committing"), (newer.run_id, "running")])
+
+
+def test_erasure_marks_runs_of_all_writers_that_began_before_it(output: Location) -> None:
+    before = [begin_slice(output, number) for number in (1, 2)]
+    erasure = begin(output, lambda run_id: replace(record_of(run_id), forgotten=1), writer=ERASER, after="")
+    after = begin_slice(output, 1)
+    finish(output, erasure, replace(record_of(erasure.run_id), forgotten=1), MANIFEST)
+    expected = {**dict.fromkeys(before, "superseded"), erasure: "finished", after: "running"}
+    assert states(output) == sorted((run.run_id, state) for run, state in expected.items())
