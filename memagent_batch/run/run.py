@@ -133,7 +133,9 @@ def begin_run(
     number = begin(
         output, lambda run_id: replace(record, run_id=run_id), writer=writer_of(job), after=logged, latest=latest
     )
-    return _start(output, job, number, record, reader=reader, plan=plan)
+    run = _active_run(output, job, number, record, reader=reader, plan=plan)
+    _log_begun(run)
+    return run
 
 
 def quiet_run(
@@ -148,7 +150,7 @@ def quiet_run(
     number = next_number(output, writer=writer_of(job), after=last_run_id(output))
     if latest is not None:
         require_newest(output, latest)
-    return _start(output, job, number, record, reader=reader, plan=plan)
+    return _active_run(output, job, number, record, reader=reader, plan=plan)
 
 
 def writer_of(job: JobConfig) -> str:
@@ -176,11 +178,11 @@ def _make_record(output: Location, job: JobConfig, *, reader: ReaderIdentity, pl
     )
 
 
-def _start(
+def _active_run(
     output: Location, job: JobConfig, number: RunNumber, record: RunRecord, *, reader: ReaderIdentity, plan: Plan
 ) -> ActiveRun:
-    """The run with this number, whose beginning is logged."""
-    run = ActiveRun(
+    """The run with this number."""
+    return ActiveRun(
         number=number,
         record=replace(record, run_id=number.run_id),
         output=output,
@@ -189,10 +191,12 @@ def _start(
         began_seconds=time.monotonic(),
         projection=make_projection(output, job, run_id=number.run_id, reader=reader, plan=plan),
     )
-    fields = {"run_id": run.run_id, "asked": record.asked, "output": mask_url(job.output)}
-    message = f"run {run.run_id}: {quantity(record.asked, 'reading')} asked"
+
+
+def _log_begun(run: ActiveRun) -> None:
+    fields = {"run_id": run.run_id, "asked": run.record.asked, "output": mask_url(run.job.output)}
+    message = f"run {run.run_id}: {quantity(run.record.asked, 'reading')} asked"
     log.info(message, extra={"event": EventKind.RUN_STARTED, **fields})
-    return run
 
 
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:
@@ -231,6 +235,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
         manifest.pop(name, None)
     closed = cast("Manifest", manifest)
     finish(run.output, run.number, run.record, closed, has_begun=False)
+    _log_begun(run)  # only now: a run whose rows turn out to change is given up for one that begins
     _log_closed(closed)
     return closed
 

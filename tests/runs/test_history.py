@@ -101,6 +101,23 @@ def test_runs_that_were_killed_are_undone_or_ended_by_the_next(
         assert ma.table(nights.output.uri, "answers", run_id=str(first)).to_pylist() == before["answers"]
 
 
+@pytest.mark.parametrize("killed_at", ["", "tables"])
+def test_run_with_nothing_left_to_read_names_only_the_id_that_it_has_in_runs(
+    nights: Nights, caplog: pytest.LogCaptureFixture, killed_at: str
+) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    if killed_at:
+        with pytest.raises(Killed):
+            nights.run({"a": "changed", "b": "two"}, QUESTIONS, killed_at=killed_at)
+    for documents in ({"a": "changed"}, {"a": "changed"}) if killed_at else ({"a": "one"}, {"a": "one"}):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            run_id = nights.run(documents, QUESTIONS)["run_id"]
+        messages = [record.getMessage() for record in caplog.records]
+        assert [each for each in messages if "asked" in each] == [f"run {run_id}: 2 readings asked"]
+        assert run_id in {row["run_id"] for row in nights.table("runs")}
+
+
 @pytest.mark.parametrize("has_finished", [True, False])
 @pytest.mark.parametrize("overtaken_at", ["write", "tables", "answers", "memories"])
 def test_run_that_is_overtaken_commits_nothing_of_its_own_after_the_newer_one(
