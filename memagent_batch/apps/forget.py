@@ -6,11 +6,13 @@ the table `runs` says what is left to remove.
 """
 
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from itertools import chain
 from typing import Any, TypedDict, cast
 
@@ -18,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.apps.pages.site import EXPORT_FOLDER, PAGES_FOLDER, SITE_RECORD_FILE
-from memagent_batch.apps.review.labels import LABELS_FOLDER, REVIEWS_FOLDER
+from memagent_batch.apps.review.labels import FORGOTTEN_ID, LABELS_FOLDER, REVIEWS_FOLDER
+from memagent_batch.apps.review.record import RECORD_FILE, SAMPLE_FILE
+from memagent_batch.apps.review.sheet import without_documents
 from memagent_batch.apps.review.sign_offs import SIGNED_FOLDER
 from memagent_batch.data.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.data.ingest.document_files import DocumentWriter, read_row_groups
@@ -26,6 +30,7 @@ from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import BATCH_ROWS, open_database
 from memagent_batch.data.store.delta import ERASER, OutputTable, TableFile
 from memagent_batch.data.store.errors import table_errors
+from memagent_batch.data.store.json_files import read_json, write_json
 from memagent_batch.data.store.location import TEMPORARY, Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.data.store.turn_log.files import TURNS_FOLDER, read_log_file
@@ -64,7 +69,15 @@ select source from used group by source having bool_and(document_id in (from for
 """Sources of which no other document has a part."""
 _HASH_COLUMNS = ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash"))
 """Tables that hold the hashes of texts by `document_id`, with the column."""
+_CLEARED = {
+    "document_id": FORGOTTEN_ID,
+    **dict.fromkeys(("comment", "correction", "source", "source_unread")),
+}
+"""Columns of labels, sign-offs and samples that lose their values, and what they have in place of them."""
+_SHEET = re.compile(r"/labels[^/]*\.csv$")
+"""A sheet of a review."""
 _HASHES = pa.schema({"document_id": pa.string(), "hash": pa.string()})
+_IDS = pa.schema({"document_id": pa.string()})
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +108,43 @@ def find_documents(output: Location, *, document_ids: Sequence[str] = (), where:
     """
     run = find_run(output)
     if where is None:
-        known = read_hashes(output, document_ids)
+        known = {*read_hashes(output, document_ids)}
+        if not known.issuperset(document_ids):
+            known |= _ids_elsewhere(output, document_ids)
         found = [document_id for document_id in document_ids if document_id in known]
     else:
         found = _matching_documents(run, parse_where(where, option="--where"))
     if not found and not has_pending_erasure(output):
-        asked = ", ".join(document_ids) if where is None else where
-        raise InputError(f"no document of {output} matches: {asked}; `memagent show {output}` names documents")
+        raise InputError(_nothing_words(output, document_ids=document_ids, where=where))
+    return found
+
+
+def _nothing_words(output: Location, *, document_ids: Sequence[str], where: str | None) -> str:
+    """Says that there is nothing to forget, and where something may be that can't be found by an id."""
+    if where is not None:
+        return (
+            f"no document of {output} matches now: {where}; --document also finds ids that only earlier versions, the "
+            "log or reviews have"
+        )
+    folders = [name for name in (PAGES_FOLDER, EXPORT_FOLDER) if (output / name).files()]
+    written = " and ".join(f"{name}/" for name in folders)
+    older = f"; {written} may show it if written before it left: delete and write them again" if folders else ""
+    return (
+        f"no document of {output} matches: {', '.join(document_ids)}; nothing of it is left in any version of the "
+        f"tables, the log or reviews{older}. `memagent show {output}` names documents"
+    )
+
+
+def _ids_elsewhere(output: Location, document_ids: Collection[str]) -> set[str]:
+    """Which of these documents tables other than those of `read_hashes`, question lists and reviews still have."""
+    names = [table.name for table in data_tables(output) if table.name != SOURCES_TABLE]
+    paths = [path for folder in [*names, ASKED_FOLDER] for path in (output / folder).files()]
+    ids, found = pa.array(document_ids, pa.string()), set[str]()
+    for path in [*paths, *_people_files(output)]:
+        if path.endswith(".parquet") and "/_delta_log/" not in path:
+            with table_errors(output.at(path).uri, remedy="restore the file"):
+                rows = read_parquet(output.at(path), columns=["document_id"])
+            found |= {*rows.cast(_IDS).filter(pc.field("document_id").isin(ids))["document_id"].to_pylist()}
     return found
 
 
@@ -223,18 +266,34 @@ class Erasure:
         return rewrite_log(self.output, lambda rows: pc.invert(pc.is_in(rows["document_hash"], value_set=gone)))
 
     def rewrite_reviews(self) -> None:
-        """Removes what people wrote of the documents; who labelled or signed what, and when, stays."""
-        for folder, columns in ((LABELS_FOLDER, ("comment",)), (SIGNED_FOLDER, ("comment", "correction"))):
-            for path in (self.output / folder).files():
-                place = self.output.at(path)
-                rows = read_parquet(place)
-                is_forgotten = self._is_forgotten(rows["document_id"])
-                if not pc.any(is_forgotten, min_count=0).as_py():
-                    continue
-                for name in columns:
-                    values = pc.if_else(is_forgotten, pa.scalar(None, rows[name].type), rows[name])
+        """Removes ids of the documents, and what people wrote of them; who labelled or signed what, and when, stays."""
+        for path in _people_files(self.output):
+            place = self.output.at(path)
+            rows = read_parquet(place)
+            is_forgotten = self._is_forgotten(rows["document_id"])
+            if not pc.any(is_forgotten, min_count=0).as_py():
+                continue
+            for name, value in _CLEARED.items():
+                if name in rows.schema.names:
+                    values = pc.if_else(is_forgotten, pa.scalar(value, rows[name].type), rows[name])
                     rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
-                place.write_bytes(parquet_bytes(rows))
+            data = parquet_bytes(rows)
+            if path.endswith(f"/{SAMPLE_FILE}"):
+                _record_sample(self.output.at(path.removesuffix(SAMPLE_FILE) + RECORD_FILE), data)
+            place.write_bytes(data)
+        self._rewrite_sheets()
+
+    def _rewrite_sheets(self) -> None:
+        """Removes rows of the documents from sheets, which may hold labels that nobody has imported yet."""
+        names = {document_id.strip() for document_id in self.document_ids.to_pylist()}
+        for path in (self.output / REVIEWS_FOLDER).files():
+            if not _SHEET.search(path):
+                continue
+            place = self.output.at(path)
+            data = place.read_bytes()
+            left = without_documents(data, names, name=place.uri)
+            if left != data:
+                place.write_bytes(left)
 
     def delete_rows(self, table: OutputTable) -> TableUpdate:
         """Writes files of a table again without the documents' rows.
@@ -272,6 +331,19 @@ class Erasure:
 
     def _is_forgotten(self, names: Any) -> Any:
         return pc.is_in(names, value_set=self.document_ids.cast(names.type))
+
+
+def _people_files(output: Location) -> list[str]:
+    """The files of labels, of sign-offs, and of the samples of reviews."""
+    samples = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{SAMPLE_FILE}")]
+    return [*(output / LABELS_FOLDER).files(), *(output / SIGNED_FOLDER).files(), *samples]
+
+
+def _record_sample(record: Location, data: bytes) -> None:
+    """Makes the record of a review name another sample; before that is written, so that a killed erasure goes on."""
+    values = read_json(record)
+    if values is not None:
+        write_json(record, {**values, "sample_sha256": sha256(data).hexdigest()})
 
 
 def _is_in(rows: pa.Table, key: str, values: pa.Array) -> pa.BooleanArray:

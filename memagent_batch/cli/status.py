@@ -42,6 +42,10 @@ def status_lines(state: "RunState", *, output: str) -> Iterator[str]:
     """What a person reads of a run's state."""
     yield f"run {state['run_id']}: {_when(state)}"
     asked, counts, progress = quantity(state["readings_asked"], "reading"), state["counts"], state["progress"]
+    if "documents_forgotten" in state:
+        erased = quantity(state["documents_forgotten"], "document")
+        pending = f"memagent forget is erasing {erased}: if no process runs any more, give its command again"
+        yield pending if state["erasure_pending"] else f"memagent forget has erased {erased} for good"
     if counts:
         not_read = f", {counts['not_read']:,} not read" if counts["not_read"] else ""
         yield f"{asked} asked for: {counts['ok']:,} answered, {counts['failed']:,} failed{not_read}"

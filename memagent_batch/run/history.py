@@ -28,6 +28,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import OutputError, StorageError, SupersededError
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.document_texts import documents_of
 from memagent_batch.run.manifest import FORMAT, Manifest, RunRecord
 from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
@@ -206,11 +207,24 @@ def find_run(output: Location, name: str = LATEST) -> PastRun:
             if not output.exists():
                 raise OutputError(f"output: nothing is at {output}; name the output of a run")
         raise OutputError(f"output: no run has finished at {output}; run the same command to its end")
+    erased = _erasure_words(output, runs[0])
     if name == PREVIOUS:
-        raise OutputError(f"output: {runs[0]} is the only finished run at {output} yet; run it again first")
+        raise OutputError(f"output: {runs[0]} is the only finished run at {output} yet; run it again first{erased}")
     earlier = f"{len(runs) - SHOWN_RUNS} earlier ones, " if len(runs) > SHOWN_RUNS else ""
     raise OutputError(
         f"output: there is no finished run {name!r} at {output}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"
+        f"{erased}"
+    )
+
+
+def _erasure_words(output: Location, run_id: str) -> str:
+    """Says why no run before the first one that can be read is named; empty if none was erased."""
+    erased = open_run(output, run_id).manifest.get("forgotten")
+    if erased is None:
+        return ""
+    return (
+        f". Run {run_id} was `memagent forget`: it erased {quantity(erased['documents'], 'document')} and all earlier "
+        "versions of the tables, so runs before it can't be read or compared"
     )
 
 

@@ -13,7 +13,7 @@ from memagent_batch.data.store.json_files import read_json, write_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import printable
-from memagent_batch.run.history import read_manifest, read_run_record
+from memagent_batch.run.history import has_pending_erasure, read_manifest, read_run_record
 from memagent_batch.run.manifest import AgainRecord, Manifest, RunCounts, Sample, Spent
 
 log = logging.getLogger(__name__)
@@ -72,6 +72,10 @@ class RunState(TypedDict):
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
+    documents_forgotten: NotRequired[int]
+    """Of a `memagent forget`: the documents that it erases."""
+    erasure_pending: NotRequired[bool]
+    """Of a `memagent forget`: whether something of them may still be there."""
     shown_run: NotRequired[str]
     """Of a run that has not finished: the last finished one, whose answers are shown, and when it finished."""
     last_sign_of_life_at: NotRequired[str]
@@ -113,6 +117,8 @@ def read_state(output: Location) -> RunState:
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest["changes"] if manifest else None,
     }
+    if record.get("forgotten") is not None:
+        state |= {"documents_forgotten": record["forgotten"], "erasure_pending": has_pending_erasure(output)}
     if manifest is None and shown is not None:
         state["shown_run"] = f"{shown['run_id']}, finished at {minute_of(shown['finished_at'])}"
     if manifest is None and note is None:

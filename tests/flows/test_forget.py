@@ -15,13 +15,16 @@ import pytest
 
 import memagent_batch as ma
 from memagent_batch.apps import forget as forget_flow
-from memagent_batch.apps.forget import find_documents, forget
+from memagent_batch.apps.forget import find_documents, forget, read_hashes
 from memagent_batch.apps.pages.site import write_site
 from memagent_batch.apps.pages.spreadsheets import export_answers
 from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_rows
+from memagent_batch.apps.review.record import find_reviews, read_review
+from memagent_batch.apps.review.review import import_labels
 from memagent_batch.apps.review.sign_offs import SIGN_OFFS, SignOffs, append_sign_offs, read_sign_offs, reading_hash
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
+from memagent_batch.cli.status import status_lines
 from memagent_batch.config.job import ExecutorKind, IngestJob, JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
@@ -40,6 +43,7 @@ from memagent_batch.run.history import find_run, finished_runs, has_pending_eras
 from memagent_batch.run.ingest import ingest
 from memagent_batch.run.retention import prune_log, vacuum, vacuum_tables
 from memagent_batch.run.sources import find_sources
+from memagent_batch.run.state import read_state
 from memagent_batch.run.tables import READING_TABLES
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings
@@ -207,6 +211,7 @@ def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights
     assert files_with(nights.output, texts) == files_with(nights.output / "log", hashes) == set()
     assert (nights.output / "scratch/own/notes.txt").exists()
     assert {name: nights.rows(name, without="") for name in others} == others
+    assert files_with(nights.output, {GONE}) == set(), "an id may be a file name with a person's name"
     assert report["documents"] == 1
     assert report["rows"]["answers"] == len(ASK)
     assert len(read_label_rows(nights.output)) == len(read_sign_offs(nights.output)) == len(NAMES)
@@ -317,6 +322,60 @@ def test_document_that_left_its_source_before_is_erased_from_the_log_and_earlier
     assert report["rows"] == {}
     assert report["log_rows"] > 0
     assert files_with(disk_nights.output, texts) == set()
+
+
+def test_document_of_which_vacuum_left_only_what_people_wrote_is_erased_from_that(
+    disk_nights: Nights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = disk_nights.output
+    write_reviews(disk_nights)
+    disk_nights.run({name: text_of(name) for name in NAMES if name != GONE})
+    age_log(output, days=91)
+    vacuum(output, keep_days=0)
+    assert not read_hashes(output, [GONE]), "neither a version of a table nor the log has it"
+    assert main_of(disk_nights, "forget", "--document", GONE, "--yes") == 0
+    assert files_with(output, {GONE}) == set()
+    assert len(read_label_rows(output)) == len(read_sign_offs(output)) == len(NAMES)
+    write_site([output], output / "pages", context_chars=100, is_large_allowed=True)
+    capsys.readouterr()
+    assert main_of(disk_nights, "forget", "--document", GONE, "--yes") == 2
+    message = capsys.readouterr().err
+    assert "nothing of it is left in any version of the tables, the log or reviews; pages/ may show it" in message
+
+
+def test_samples_and_sheets_of_reviews_lose_the_document_and_keep_the_labels_of_others(disk_nights: Nights) -> None:
+    output = disk_nights.output
+    assert main(["review", "make", output.uri, "--question", "signed", "--labels", str(len(NAMES))]) == 0
+    (name,) = find_reviews(output)
+    sheet = output / f"review/{name}/labels.csv"
+    sheet.write_bytes(sheet.read_bytes().replace(b"Ann,,", b"Ann,yes,"))  # filled in, and not imported yet
+    assert {sheet.path, (output / f"review/{name}/sample.parquet").path} <= files_with(output, {GONE})
+    forget_gone(disk_nights)
+    assert files_with(output, {GONE}) == set()
+    ids = sorted(row["document_id"] for row in read_review(output / f"review/{name}").sample)
+    assert ids == ["(forgotten)", "Ann", "Carla", "Dora"]
+    assert import_labels(output, [sheet], reviewer="Ada")["added"] == 1
+
+
+def test_status_and_diff_say_that_documents_were_erased(
+    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, before = disk_nights.output, find_run(disk_nights.output).run_id
+    with monkeypatch.context() as patch:
+        patch.setattr(*STEPS["files"])
+        with pytest.raises(Killed):
+            forget_gone(disk_nights)
+    lines = [*status_lines(read_state(output), output="out")]
+    assert lines[1].startswith("memagent forget is erasing 1 document: ")
+    forget_gone(disk_nights)
+    lines = [*status_lines(read_state(output), output="out")]
+    assert lines[1] == "memagent forget has erased 1 document for good"
+    for words in ([], ["--before", before]):
+        assert main_of(disk_nights, "diff", *words) == 2
+        assert "`memagent forget`: it erased 1 document and all earlier versions" in capsys.readouterr().err
+    disk_nights.run({name: text_of(name) for name in NAMES if name != GONE})
+    assert "documents_forgotten" not in read_state(output)
+    assert main_of(disk_nights, "diff") == 0
 
 
 def test_text_that_another_document_has_too_stays_with_it(disk_nights: Nights) -> None:

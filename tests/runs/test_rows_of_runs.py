@@ -171,7 +171,7 @@ def test_run_that_begins_to_commit_while_a_newer_one_takes_over_is_not_marked(
     output: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = begin_slice(output, 1)
-    row = {**history.make_row(first, record_of(first.run_id)), "state": "committing"}
+    row: Any = {**history.make_row(first, record_of(first.run_id)), "state": "committing"}
     once_before_commit(monkeypatch, lambda: history.commit_row(output, first, row))
     newer = begin_slice(output, 1)
     assert states(output) == sorted([(first.run_id, "committing"), (newer.run_id, "running")])

@@ -21,6 +21,8 @@ UNCLEAR = "unclear"
 LABEL_VALUES = (YES, NO, UNCLEAR)
 REVIEWS_FOLDER = "review"
 LABELS_FOLDER = f"{REVIEWS_FOLDER}/labels"
+FORGOTTEN_ID = "(forgotten)"
+"""Stands for the id of a document that `memagent forget` has erased: an id may be a file name with a person's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class LabelColumns(TypedDict):
     ]
     choices: Annotated[list[str], Column("possible values, except for unclear")]
     review_id: Annotated[str, Column("the review that it was made in")]
-    document_id: Annotated[str, Column("id that the document had then")]
+    document_id: Annotated[str, Column("id that the document had then; (forgotten) after `memagent forget`")]
     question_id: Annotated[str, Column("id that the question had then")]
     imported_at: Annotated[datetime, Column("when the row was taken in")]
 

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from memagent_batch.apps.review.labels import LABEL_VALUES, NO, YES, LabelRow
@@ -77,6 +77,23 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
         values["reviewer"] = values.get("reviewer") or reviewer or ""
         rows.append(_label_row(values, where=where, review=reviews[review_id]) | {"document_id": units[key]})
     return rows
+
+
+def without_documents(data: bytes, document_ids: Collection[str], *, name: str) -> bytes:
+    """Returns a sheet without the rows of these documents; as it is if it has none of them.
+
+    Raises:
+        InputError: it can't be read.
+    """
+    rows = [values for _, values in filled_rows(data, name=name, required=["document_id"], kept="labels.csv")]
+    left = [values for values in rows if values["document_id"] not in document_ids]
+    if len(left) == len(rows):
+        return data
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink)
+    writer.writerow(rows[0])
+    writer.writerows([quoted(cell) for cell in values.values()] for values in left)
+    return sink.getvalue().encode("utf-8-sig", errors="backslashreplace")
 
 
 def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
