@@ -15,7 +15,8 @@ from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SettingsError
 from memagent_batch.run.comparison import AnswerChange, Cause, DifferenceRow, changed_documents, compare_runs
-from memagent_batch.run.history import LATEST, PREVIOUS, PastRun, find_run, read_manifest
+from memagent_batch.run.history import PREVIOUS, PastRun, find_run, read_manifest
+from memagent_batch.run.tables import LATEST
 
 TEXT_WIDTH = 200
 """Characters of an answer or question on the screen; --json has all of it."""

@@ -31,10 +31,8 @@ from memagent_batch.errors import OutputError, StorageError, SupersededError
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.document_texts import documents_of
 from memagent_batch.run.manifest import FORMAT, Manifest, RunRecord
-from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, LATEST, READING_TABLES, RUNS_TABLE
 
-LATEST = "latest"
-"""Names the last finished run."""
 PREVIOUS = "previous"
 """Names the finished run before it."""
 RUNNING, COMMITTING, ERASING, FINISHED = "running", "committing", "erasing", "finished"

@@ -31,6 +31,7 @@ from memagent_batch.data.store.turn_log.rows import (
     TurnKind,
     TurnWrites,
 )
+from memagent_batch.errors import OutputError
 
 if TYPE_CHECKING:
     from memagent_batch.run.history import PastRun
@@ -39,6 +40,8 @@ READING_TABLES = ("answers", "memories", "evidence", "results")
 """Tables with the rows of readings, in the order in which they are committed: `runs` comes after them."""
 ANSWERS_TABLE, MEMORIES_TABLE, EVIDENCE_TABLE, RESULTS_TABLE = READING_TABLES
 RUNS_TABLE, ROLLOUTS_TABLE = "runs", "rollouts"
+LATEST = "latest"
+"""Names the last finished run."""
 READING_COLUMNS = ("document_id", "question_id", "sample")
 ReadingIds = tuple[str, str, int]
 
@@ -179,7 +182,7 @@ DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document
 
 
 def table(
-    output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
+    output: str | PathLike[str], name: str, *, run_id: str = LATEST, storage_options: Options | None = None
 ) -> pa.Table:
     """Reads a table of an output as a finished run left it.
 
@@ -189,34 +192,49 @@ def table(
     Args:
         output: The folder or URI that was `--output`.
         name: `answers`, `memories`, `evidence`, `results`, `runs`, `rollouts`, `documents` or `sources`.
-        run_id: The run, `latest`, or `previous`.
+        run_id: The run, `latest`, or `previous`. `runs`, `rollouts` and `sources` can be read only as they are now.
         storage_options: Arguments of the output's file system.
 
     Raises:
-        OutputError: there is no such run or table, or `VACUUM` has removed files of that version.
+        OutputError: there is no such run or table, the table is not kept by run, or `VACUUM` has removed files of that
+            version.
     """
     place = Location(uri=absolute(output), storage_options=storage_options or {})
     with output_errors(place.uri):
-        if _is_read_alone(place, name):
+        _require_kept_by_run(name, run_id)
+        if _is_read_alone(place, name, run_id):
             return OutputTable(output=place, name=name).dataset().to_table()
         return _past_run(place, run_id).read(name)
 
 
 def dataset(
-    output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
+    output: str | PathLike[str], name: str, *, run_id: str = LATEST, storage_options: Options | None = None
 ) -> ds.Dataset:
     """Opens a table of an output as a dataset, which is read batch by batch; takes and raises what `table` does."""
     place = Location(uri=absolute(output), storage_options=storage_options or {})
     with output_errors(place.uri):
-        if _is_read_alone(place, name):
+        _require_kept_by_run(name, run_id)
+        if _is_read_alone(place, name, run_id):
             return OutputTable(output=place, name=name).dataset()
         return _past_run(place, run_id).dataset(name)
 
 
-def _is_read_alone(output: Location, name: str) -> bool:
+def _require_kept_by_run(name: str, run_id: str) -> None:
+    """Refuses an earlier state of a table whose versions no run records.
+
+    Raises:
+        OutputError: says what to read instead.
+    """
+    if run_id != LATEST and name in (RUNS_TABLE, ROLLOUTS_TABLE, SOURCES_TABLE):
+        remedy = "; `documents` has the sources that a run read" if name == SOURCES_TABLE else ""
+        raise OutputError(f"run_id {run_id!r}: runs don't record versions of {name}; leave run_id out{remedy}")
+
+
+def _is_read_alone(output: Location, name: str, run_id: str) -> bool:
     """Whether a table is read at its latest version: that of the runs, and those of an output that has no run yet."""
     is_ingested = name in (DOCUMENTS_TABLE, SOURCES_TABLE)
-    return name == RUNS_TABLE or (is_ingested and not OutputTable(output=output, name=RUNS_TABLE).exists())
+    has_runs = OutputTable(output=output, name=RUNS_TABLE).exists
+    return name == RUNS_TABLE or (is_ingested and run_id == LATEST and not has_runs())
 
 
 def _past_run(output: Location, run_id: str) -> "PastRun":

@@ -30,12 +30,12 @@ from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows.answer import ReadPlan, answer_plan
 from memagent_batch.run.flows.check import CheckedJob
 from memagent_batch.run.flows.plan import scan_plan
-from memagent_batch.run.history import LATEST, PastRun, find_run
+from memagent_batch.run.history import PastRun, find_run
 from memagent_batch.run.manifest import Manifest
 from memagent_batch.run.plan import Plan
 from memagent_batch.run.reading.follow_ups import FollowUps
 from memagent_batch.run.run import ActiveRun
-from memagent_batch.run.tables import READING_TABLES
+from memagent_batch.run.tables import LATEST, READING_TABLES
 from memagent_batch.run.wiring import ReaderIdentity
 from memagent_batch.types import Completion, FinishReason, Prompt, Status, Writes
 from tests.store.turn_log.logs import outcome_row

@@ -232,6 +232,15 @@ def test_run_has_a_later_id_than_all_rows_of_the_log_whatever_its_clock_says(nig
     assert begin(nights.output).run_id > first.run_id > ahead
 
 
+@pytest.mark.parametrize("name", ["runs", "rollouts", "sources"])
+def test_table_that_no_run_names_a_version_of_is_not_read_as_of_a_run(nights: Nights, name: str) -> None:
+    run_id = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
+    for read in (ma.table, ma.dataset):
+        with pytest.raises(OutputError, match=f"runs don't record versions of {name}; leave run_id out"):
+            read(nights.output.uri, name, run_id=run_id)
+    assert ma.table(nights.output.uri, "runs").num_rows == 1
+
+
 def test_run_is_found_by_id_or_by_place_in_time_and_its_tables_stay_as_it_left_them(nights: Nights) -> None:
     output = nights.output.uri
     with pytest.raises(OutputError, match="no run has finished at"):

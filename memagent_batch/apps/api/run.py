@@ -12,8 +12,8 @@ from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location, absolute
 from memagent_batch.errors import OutputError
 from memagent_batch.run.comparison import DIFFERENCES, compare_runs
-from memagent_batch.run.history import LATEST, PastRun, find_run, finished_runs, open_run
-from memagent_batch.run.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, MEMORIES_TABLE, RESULTS_TABLE
+from memagent_batch.run.history import PastRun, find_run, finished_runs, open_run
+from memagent_batch.run.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, LATEST, MEMORIES_TABLE, RESULTS_TABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
