@@ -96,6 +96,22 @@ class Scan:
         return {name: table_rows(self.output, name) if name in names else [] for name in TABLES}
 
 
+def test_results_have_a_row_for_each_document_in_answers_also_a_missing_one_that_a_question_is_bound_to(
+    text_model: str, tmp_path: Path
+) -> None:
+    ask = [
+        {"question_id": "typed", "question": "How many?", "answer_type": "number", "document_id": document_id}
+        for document_id in ("a", "gone")
+    ]
+    rows = [{"document_id": name, "text": f"the fox of {name}"} for name in ("a", "unasked")]
+    (tmp_path / "documents.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    output, places = str(tmp_path / "run"), {"documents": f"{tmp_path}/documents.jsonl", "ask": ask}
+    settings = small_settings(tmp_path, text_model, engine=prompt_dependent_engine.KIND, output=output, **places)
+    answer(job_of(**settings, allow_code=True))
+    ids = {name: {row["document_id"] for row in table_rows(output, name)} for name in ("answers", "results")}
+    assert ids["results"] == ids["answers"] == {"a", "gone"}
+
+
 NIGHT = st.fixed_dictionaries(
     {
         "documents": st.dictionaries(
