@@ -96,6 +96,8 @@ def _signs(row: Row) -> str:
     shown = {
         name: percent(sign) if isinstance(sign, float) else sign for name, sign in signs.items() if sign is not None
     }
+    if "confidence" in shown:
+        shown["confidence"] += " (of its own words, not of being right)"
     if "support" in shown and row.get("support_probability") is not None:
         shown["support"] += f" ({percent(row['support_probability'])})"
     return ", ".join(f"{name} {sign}" for name, sign in shown.items())

@@ -103,6 +103,7 @@ def test_show_lists_documents_and_prints_values_evidence_and_why_a_reading_faile
     failed = shown(DOCUMENT)
     assert failed.count("document    ") == 5
     assert "why         EngineRequestError: turn 3: the engine refused the request" in failed
+    assert re.search(r"confidence [\d.]+ % \(of its own words, not of being right\)", " ".join(failed.split()))
     told = json.loads(shown(DOCUMENT, "notice-period", "--json"))
     assert told["answer"]["value_number"] == 45
     assert [row["how"] for row in told["evidence"]] == ["chosen", "aligned"]

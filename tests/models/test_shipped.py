@@ -1,9 +1,12 @@
-"""The warning if a shipped model is asked something that it was not taught."""
+"""What users are told of shipped models: a warning of what they were not taught, and the figures of their cards."""
+
+import re
 
 import pytest
 
 from memagent_batch.apps.evaluation.tasks import OR_NOT, Wordform, question_on
-from memagent_batch.loop.models.shipped import EXAMPLE, is_taught, warn_of_untaught
+from memagent_batch.loop.models.packaged import READER
+from memagent_batch.loop.models.shipped import EXAMPLE, MODEL_LIMITS, TINY_MODEL, is_taught, warn_of_untaught
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny") -> list[str]:
@@ -44,3 +47,13 @@ def test_question_of_another_form_warns_in_one_line(question: str, caplog: pytes
 
 def test_another_model_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_of(caplog, "Which law governs?", model="other") == []
+
+
+def test_limits_of_models_have_the_figures_of_their_cards() -> None:
+    reader, tiny = ((folder / "README.md").read_text(encoding="utf-8") for folder in (READER, TINY_MODEL))
+    (right,) = re.findall(r"whole contracts, reports and minutes.*?had (0\.\d+) right", reader, re.DOTALL)
+    assert f"{100 * float(right):.0f} %" in MODEL_LIMITS["reader-135m"]
+    shares = [
+        float(share) for row in re.findall(r"^\| `\w+`.*", tiny, re.MULTILINE) for share in re.findall(r"\d\.\d\d", row)
+    ]
+    assert f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %" in MODEL_LIMITS["tiny"]

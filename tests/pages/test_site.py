@@ -17,6 +17,8 @@ from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.json_files import write_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
+from memagent_batch.loop.models.shipped import MODEL_LIMITS
+from memagent_batch.run.history import find_run
 from tests.documents.stored_documents import paged_row, store_documents, stored_row
 from tests.pages.reviewed_run import LAST_NIGHT, TONIGHT, Scan, write_scan
 from tests.runs.written_runs import answer_row, questions_of, rewrite_answers, write_answers, write_run
@@ -213,6 +215,20 @@ def test_site_of_a_run_without_evidence_shows_answers_failures_and_changes(tmp_p
     assert pages["a"].count('<section class="reading"') == 2
     assert "E: the engine refused it" in pages["b"]
     assert "Evidence" not in "".join(pages.values())
+
+
+@pytest.mark.parametrize("model", ["reader-135m", "tiny", "another"])
+def test_index_says_what_is_known_of_the_limits_of_a_shipped_model_and_what_confidence_is(
+    scan: Location, model: str
+) -> None:
+    rewrite_answers(scan, LATER, lambda rows: rows, settings=find_run(scan).manifest["settings"] | {"model": model})
+    shown = unescape(index_of(scan))
+    assert [name for name, limits in MODEL_LIMITS.items() if limits in shown] == [model] * (model in MODEL_LIMITS)
+    meaning = "the probability that the model gives its own words, not that they are right"
+    assert f"Confidence is {meaning}" in shown
+    assert all(
+        page.count(f'title="{meaning}"') == 2 * page.count('">confidence</span>') for page in pages_of(scan).values()
+    )
 
 
 def test_json_in_a_page_cannot_end_its_element() -> None:

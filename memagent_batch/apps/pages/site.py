@@ -52,6 +52,7 @@ from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.json_files import json_bytes, read_owner_record
 from memagent_batch.data.store.location import TEMPORARY, Location
 from memagent_batch.errors import OutputError
+from memagent_batch.loop.models.shipped import MODEL_LIMITS
 from memagent_batch.loop.texts.shares import percent
 from memagent_batch.run.document_texts import DocumentTexts
 from memagent_batch.run.evidence import How
@@ -86,6 +87,7 @@ LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
 BUILDS_FOLDER = "builds"
 DOCUMENTS_FOLDER, ROWS_FOLDER, IMAGES_FOLDER = "documents", "rows", "images"
+CONFIDENCE_MEANING = "the probability that the model gives its own words, not that they are right"
 NAME_DIGITS = 32
 """Digits of a SHA-256 that name a file."""
 _FILE_OF_BUILD = re.compile(
@@ -426,11 +428,13 @@ def _index_values(
 ) -> dict[str, Any]:
     counted = Counter(change.kind.value.replace("added", "new") for change in changes.readings.values())
     num_readings = table.outcomes.total()
+    models = dict.fromkeys(run.run.manifest["settings"]["model"] for run in runs)
     return {
         "name": ", ".join(_name_of(run.run.output) for run in runs),
         "run_id": manifest["run_id"],
         "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
         "model": manifest["settings"]["model"],
+        "limits": [MODEL_LIMITS[model] for model in models if model in MODEL_LIMITS],
         "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
         "facts": {
@@ -554,4 +558,5 @@ def render(
 def _page_templates() -> jinja2.Environment:
     environment = page_environment((_PACKAGE, "."))
     environment.filters |= {"percent": percent, "run_time": run_time, "share": share_words}
+    environment.globals["confidence_meaning"] = CONFIDENCE_MEANING
     return environment

@@ -1,8 +1,8 @@
-"""Models that come with the project, by the names that `model` takes, and what they were taught to answer."""
+"""Models that come with the project, by the names that `model` takes: what they were taught, and their limits."""
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from memagent_batch.logs import EventKind
@@ -24,6 +24,17 @@ TAUGHT = re.compile(
 """Questions of the form that they were taught."""
 NEXT_SENTENCE = re.compile(r"[?.] (?!If the text does not state it|Find all variables)")
 """A second sentence, which no such question has."""
+MODEL_LIMITS: Mapping[str, str] = {
+    "reader-135m": (
+        "reader-135m was trained on short English facts, changelogs, copyright files and licences. Of the values that it "
+        "reads in whole contracts, reports and minutes, 47 % are right, whatever the confidence: check every answer."
+    ),
+    "tiny": (
+        f"tiny is for demonstration: it was trained on questions such as “{EXAMPLE}”, of which it has 83 to 100 % right "
+        "in short texts. Its answers to other questions mean nothing: check every answer."
+    ),
+}
+"""What people who read their answers are told of models, with figures of the models' cards."""
 
 
 def warn_of_untaught(model: str, questions: Iterable[str]) -> None:
