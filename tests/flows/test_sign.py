@@ -16,6 +16,7 @@ from memagent_batch.apps.review.sign_offs import (
     SIGNED_FOLDER,
     SignOff,
     SignOffs,
+    has_answer,
     read_sign_offs,
     reading_hash,
     signed_words,
@@ -45,7 +46,7 @@ def sign(scan: Location, *words: str) -> int:
 
 
 def written_sheet(folder: Path, *rows: dict[str, Any], **cells: str) -> Path:
-    """`signed.csv` as the page saves it, with rows of `answers`."""
+    """`signed.csv` as the page saves it, with rows of `answers`: what was read is accepted, the rest rejected."""
     file = folder / "signed.csv"
     with file.open("w", encoding="utf-8-sig", newline="") as stream:
         writer = csv.DictWriter(stream, SIGN_SHEET_COLUMNS)
@@ -54,6 +55,7 @@ def written_sheet(folder: Path, *rows: dict[str, Any], **cells: str) -> Path:
             values = {
                 **{name: str(row.get(name, "")) for name in SIGN_SHEET_COLUMNS},
                 "reading_hash": reading_hash(row),
+                "decision": "accept" if has_answer(row) else "reject",
             }
             writer.writerow(values | {"signed_by": "Ada", "signed_at": "2026-11-25T08:00:00.123Z", **cells})
     return file
@@ -98,11 +100,11 @@ def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
     assert "answers need a look (1 signed off)" in (scan / "page/summary.txt").read_bytes().decode()
     pages = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
     (page,) = [page for page in pages if "<dt>signed off</dt>" in page]
-    assert "accepted by Ada, 20" in page
+    assert "rejected by Ada, 20" in page
     assert "&lt;b&gt;on paper" in page
     assert main(["export", scan.uri, "--to", "xlsx", "--into", str(tmp_path / "a.xlsx")]) == 0
     assert any(
-        (cells[-1] or "").startswith("accepted by Ada, 20") for cells in cells_of(tmp_path / "a.xlsx", sheet_number=1)
+        (cells[-1] or "").startswith("rejected by Ada, 20") for cells in cells_of(tmp_path / "a.xlsx", sheet_number=1)
     )
 
 
@@ -142,7 +144,7 @@ def test_sheet_and_screen_say_first_that_a_correction_is_open_again(
 
 
 def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, tmp_path: Path) -> None:
-    for decision, minute in (("accept", 1), ("withdraw", 2)):
+    for decision, minute in (("reject", 1), ("withdraw", 2)):
         assert sign_document(scan, tmp_path, decision=decision, signed_at=f"2026-11-25T08:0{minute}:00Z") == 0
     assert signed_rows(scan) == []
     assert len(read_sign_offs(scan)) == 10
@@ -265,6 +267,19 @@ def test_row_that_can_not_be_taken_is_named_and_none_is_added(
     assert sign(scan, str(written_sheet(tmp_path, rows_of(scan)[0], **cells))) == UsageError.exit_code
     assert said in capsys.readouterr().err
     assert read_sign_offs(scan) == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"status": "ok", "answer": "I can't say.", "value_status": "not_read"}])
+def test_reading_without_an_answer_can_be_rejected_or_corrected_and_not_accepted(
+    scan: Location, tmp_path: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_rows(scan, **changes)
+    assert sign_document(scan, tmp_path, question="signatory", decision="accept") == UsageError.exit_code
+    said = f"signed.csv, line 2: no answer to question 'signatory' of document {FAILED!r} was read, so there is none to"
+    assert said in capsys.readouterr().err
+    assert read_sign_offs(scan) == []
+    for cells in ({"decision": "withdraw"}, {"decision": "correct", "correction": "Jana"}, {"decision": "reject"}):
+        assert sign_document(scan, tmp_path, question="signatory", **cells) == 0
 
 
 def test_row_of_another_run_is_kept_and_said_to_be_one(

@@ -11,6 +11,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.apps.pages.site import write_site
@@ -132,8 +133,13 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     WebDriverWait(table, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
     choose(table, "look", "needs a look (9)")
     assert len(column(table, 0)) == 9
-    press(table, Keys.ESCAPE, "r", *"a" * 8)
+    press(table, Keys.ESCAPE, *"raaa", "a", *"rraaa")  # one that failed and one that was not read can't be accepted
     assert len(table.find_elements(By.CSS_SELECTOR, "#table [aria-pressed=true]")) == 9
+    unread = [
+        row for row in table.find_elements(By.CSS_SELECTOR, "#table tbody tr") if "there is none to accept" in row.text
+    ]
+    assert [row.find_element(By.CSS_SELECTOR, "[aria-pressed=true]").text for row in unread] == ["Reject"] * 2
+    assert not any(row.find_element(By.CSS_SELECTOR, "[value=accept]").is_enabled() for row in unread)
     choose(table, "look", "all")
     choose(table, "look", "needs a look (0)")
     assert state(table) == "No answer fits: none of them needs a look."
@@ -154,7 +160,7 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     signed = read_sign_offs(output)
     assert {(row["document_id"], row["question_id"]) for row in signed} == truth.keys()
     assert [row["correction"] for row in signed if row["correction"]] == ['=1+1; "as agreed", see mail']
-    assert sorted(row["decision"] for row in signed) == ["accept"] * 8 + ["correct", "reject"]
+    assert sorted(row["decision"] for row in signed) == ["accept"] * 6 + ["correct"] + ["reject"] * 3
     table = opened(browser, f"{written(output)}#look=needs+a+look")
     assert state(table).startswith("No answer fits")
     table = opened(browser, f"{written(output)}#look=signed+off&view=list")
@@ -211,6 +217,35 @@ def test_decisions_that_were_not_saved_outlive_the_night_and_stay_with_their_ans
     assert json.loads(capsys.readouterr().out)["signed"] == 2
     table = opened(browser, next_night(small, "20261124T010000.000Z.dddd"))
     assert table.find_element(By.ID, "save-signed").text == "Save signed.csv (0)", "what was taken in is not kept on"
+
+
+def test_decision_is_taken_back_on_the_page_and_a_sign_off_that_was_taken_in_is_withdrawn(
+    browser: webdriver.Chrome, small: Location, tmp_path: Path
+) -> None:
+    def buttons(table: webdriver.Chrome, words: str) -> list[WebElement]:
+        return [each for each in table.find_elements(By.CSS_SELECTOR, ".decision button") if each.text == words]
+
+    table = opened(browser, f"{written(small)}#view=list")
+    for button in buttons(table, "Accept")[:2]:
+        button.click()
+    assert len(buttons(table, "Take back")) == 2
+    buttons(table, "Take back")[0].click()
+    assert len(decided(table)) == len(buttons(table, "Take back")) == 1
+    assert main(["review", "sign", small.uri, str(saved_sheet(table, tmp_path / "one"))]) == 0
+    table = opened(browser, f"{written(small)}#view=list&look=signed+off")
+    table.find_element(By.CSS_SELECTOR, "#table tbody a").click()
+    assert [button.text for button in buttons(table, "Withdraw")] == ["Withdraw"]
+    for words in ("Withdraw", "Take back", "Withdraw"):
+        buttons(table, words)[0].click()
+    (comment,) = (field for field in table.find_elements(By.CSS_SELECTOR, ".withdrawal input") if field.is_displayed())
+    comment.send_keys("another page says 60")
+    table = opened(browser, f"{written(small)}#view=list")
+    assert table.find_element(By.ID, "save-signed").text == "Save signed.csv (1)"
+    assert main(["review", "sign", small.uri, str(saved_sheet(table, tmp_path / "two"))]) == 0
+    table = opened(browser, f"{written(small)}#view=list")
+    choose(table, "look", "signed off (0)")
+    last = max(read_sign_offs(small), key=lambda row: row["signed_at"])
+    assert (last["withdrawn"], last["comment"]) == (True, "another page says 60")
 
 
 def test_page_of_a_browser_that_blocks_storage_works_and_says_that_decisions_must_be_saved(

@@ -171,7 +171,10 @@ function cell(found, doc, id) {
 }
 
 const signOf = (row) => {
-  if (row.signed) return element("small", { className: "signed" }, "signed off: ", element("bdi", {}, row.signed));
+  if (row.signed) {
+    return element("div", {}, element("small", { className: "signed" }, "signed off: ", element("bdi", {}, row.signed)),
+      state.view === "grid" ? null : decisionControls(row));
+  }
   return whyText(row) === null && !(row.hash in decided) && state.view === "grid" ? null : decisionControls(row);
 };
 

@@ -1,11 +1,14 @@
-// What a person decides of an answer: accept, correct or reject it. This browser keeps it until signed.csv is saved,
-// over nights: by the site's place, and for each answer by its hash. Follows browser.js.
+// What a person decides of an answer: accept, correct or reject it, or withdraw a sign-off that was taken in. This
+// browser keeps it until signed.csv is saved, over nights: by the site's place, and for each answer by its hash. Follows
+// browser.js.
 // All text goes in as text (textContent): nothing of a document, a question or an answer is ever parsed as HTML.
 
 const SITE = JSON.parse(document.getElementById("site").textContent);
 const KEPT = `memagent-decisions:${new URL(SITE.root, location.href).href}`;
 const DECISIONS = { a: "accept", c: "correct", r: "reject" };  // by their keys
+const WITHDRAW = "withdraw";
 const STEPS = { n: 1, p: -1 };
+const WITHOUT_ANSWER = new Set(["failed", "not read"]);  // outcomes that nobody can accept, as `has_answer` of sign_offs.py
 const CORRECTIONS = {  // by the type of the question: how a correction is written, and what asks for it
   number: [/^-?(0|[1-9]\d*)(\.\d+)?$/, "a number such as 12.5"],
   date: [/^\d{4}-\d\d-\d\d$/, "a date such as 2026-01-31"],
@@ -46,23 +49,30 @@ function decisionControls(row) {
     return input;
   };
   const correction = field("correction", "the right answer"), comment = field("comment", "comment");
-  const buttons = Object.entries(DECISIONS).map(([key, decision]) => {
-    const button = element("button", { type: "button", value: decision, "aria-keyshortcuts": key },
-      `${decision[0].toUpperCase()}${decision.slice(1)} `, element("kbd", {}, key));
+  const press = (button, value) => {
     button.addEventListener("click", () => {
-      decide(row, decision);
+      decide(row, value());
       drawDecisions();
       if (!correction.hidden) correction.focus();
     });
     return button;
-  });
+  };
+  const buttons = (row.signed ? [["", WITHDRAW]] : Object.entries(DECISIONS)).map(([key, decision]) => press(
+    element("button", { type: "button", value: decision, ...(key && { "aria-keyshortcuts": key }) },
+      `${decision[0].toUpperCase()}${decision.slice(1)} `, key ? element("kbd", {}, key) : null), () => decision));
+  const back = press(element("button", { type: "button", className: "back" }, "Take back"), () => decided[row.hash].decision);
   const before = element("small", { className: "why" });
-  const made = element("div", { className: "decision", role: "group", "aria-label": "Your decision", tabIndex: -1 },
-    ...buttons, correction, comment, before);
+  const unread = !row.signed && WITHOUT_ANSWER.has(row.outcome)
+    ? element("small", { className: "muted" }, "No answer was read, so there is none to accept.") : null;
+  const made = element("div", { className: row.signed ? "decision withdrawal" : "decision", role: "group",
+    "aria-label": "Your decision", tabIndex: -1 }, ...buttons, back, correction, comment, unread, before);
   made.draw = () => {
     const said = decided[row.hash], old = outdated.get(keyOfRow(row));
-    for (const button of buttons) button.setAttribute("aria-pressed", String(said?.decision === button.value));
-    comment.hidden = !said;
+    for (const button of buttons) {
+      button.setAttribute("aria-pressed", String(said?.decision === button.value));
+      button.disabled = unread !== null && button.value === "accept";
+    }
+    back.hidden = comment.hidden = !said;
     correction.hidden = said?.decision !== "correct";
     comment.value = said?.comment ?? "";
     correction.value = said?.correction ?? "";
@@ -94,7 +104,7 @@ function keepDecisions() {
 }
 
 function showDecisions() {
-  const others = Object.values(decided).filter((one) => !rowsByHash.has(one.reading_hash));
+  const others = Object.values(decided).filter((one) => one.decision !== WITHDRAW && !rowsByHash.has(one.reading_hash));
   outdated = new Map(others.map((one) => [keyOfDecision(one), one]).filter(([key]) => {
     const row = rowsByKey.get(key);
     return row && !row.signed && !(row.hash in decided);
@@ -105,7 +115,7 @@ function showDecisions() {
   onDecided();
 }
 
-const drawDecisions = () => groups().forEach((group) => group.draw());
+const drawDecisions = () => document.querySelectorAll(".decision").forEach((group) => group.draw());
 
 // Takes the readings of the page, which decisions are looked up in.
 function takeReadings(readings) {
@@ -122,10 +132,15 @@ function recallDecisions() {
   drawDecisions();
 }
 
-// Forgets what was saved and is not asked for any more: the answer is signed off, or there is another one.
+// Forgets what was saved and is not asked for any more: the answer is signed off, or there is another one; and
+// withdrawals of what is not signed off any more.
 function forgetSaved() {
-  const isAsked = (one) => rowsByHash.has(one.reading_hash) && !rowsByHash.get(one.reading_hash).signed;
-  decided = Object.fromEntries(Object.entries(decided).filter(([, one]) => !one.saved || isAsked(one)));
+  const isAsked = (one) => {
+    const row = rowsByHash.get(one.reading_hash);
+    return row && Boolean(row.signed) === (one.decision === WITHDRAW);
+  };
+  decided = Object.fromEntries(Object.entries(decided)
+    .filter(([, one]) => isAsked(one) || (!one.saved && one.decision !== WITHDRAW)));
   keepDecisions();
 }
 
@@ -165,7 +180,7 @@ function saveSigned() {
 
 /* ---- keys: they decide only the answer that is marked ---- */
 
-const groups = () => [...document.querySelectorAll(".decision")];
+const groups = () => [...document.querySelectorAll(".decision:not(.withdrawal)")];
 const isOpen = (group) => !group.querySelector("[aria-pressed=true]");
 const markedGroup = () => document.activeElement.closest(".decision");
 
@@ -178,7 +193,7 @@ function mark(group) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   const marked = markedGroup(), all = groups();
-  const first = document.querySelector(":target .decision") ?? all.find(isOpen) ?? all[0];
+  const first = document.querySelector(":target .decision:not(.withdrawal)") ?? all.find(isOpen) ?? all[0];
   if (event.target.matches("input:not([type=radio]), select")) {
     if (event.key === "Escape" || (event.key === "Enter" && marked)) mark(marked ?? first);
     return;
@@ -188,7 +203,7 @@ document.addEventListener("keydown", (event) => {
   if (!marked) mark(first);
   else if (event.key in STEPS) mark(all[all.indexOf(marked) + STEPS[event.key]]);
   else {
-    marked.querySelector(`[aria-keyshortcuts=${event.key}]`).click();
+    marked.querySelector(`[aria-keyshortcuts=${event.key}]`)?.click();
     if (event.key !== "c" && !isOpen(marked)) mark(all.slice(all.indexOf(marked) + 1).find(isOpen));
   }
 });

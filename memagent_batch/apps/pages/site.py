@@ -467,7 +467,7 @@ def _to_sign(view: ReadingView) -> dict[str, Any]:
     row = view.answer
     asked = {"question": row["question_id"], "type": row["answer_type"], "unit": row["value_unit"]}
     reading = {"doc": row["document_id"], **asked, "sample": row["sample"], "hash": view.hash}
-    return reading | {"signed": view.signed is not None}
+    return reading | {"signed": view.signed is not None, "outcome": view.outcome}
 
 
 @contextmanager

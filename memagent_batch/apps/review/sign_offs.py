@@ -23,7 +23,7 @@ from memagent_batch.data.store.turn_log.rows import SampleNumber
 from memagent_batch.errors import InputError
 from memagent_batch.loop.addresses import fingerprint
 from memagent_batch.loop.follow_ups.answer_types import ValueType
-from memagent_batch.loop.follow_ups.values import written_value
+from memagent_batch.loop.follow_ups.values import ValueStatus, written_value
 from memagent_batch.loop.texts.escapes import visible
 from memagent_batch.run.history import PastRun, find_run
 from memagent_batch.run.tables import ANSWERS_TABLE, DocumentId, QuestionId
@@ -80,6 +80,11 @@ def reading_hash(row: Mapping[str, Any]) -> str:
     signed = {**{name: row[name] for name in SIGNED_COLUMNS}, "unread": unread, "source": source}
     has_content = row["document_hash"] is not None or source is not None
     return fingerprint(signed if has_content else {**signed, "document_id": row["document_id"]})[:HASH_DIGITS]
+
+
+def has_answer(row: Mapping[str, Any]) -> bool:
+    """Whether a row of `answers` holds something to accept: not if reading failed, or nothing was found in a part."""
+    return row["status"] == Status.OK and row["value_status"] != ValueStatus.NOT_READ
 
 
 def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
@@ -221,11 +226,15 @@ class _RunReadings:
         """Question of each reading by its hash."""
         self.ids: dict[tuple[str, ...], tuple[str, str]] = {}
         """Ids of document and question, by these as a page shows them, alone and behind the hash."""
+        self.without_answer = set[str]()
+        """Hashes of those that hold nothing to accept."""
         wanted_hashes, wanted_ids = {row["reading_hash"] for row in sheet_rows}, {*map(_ids_on_page, sheet_rows)}
         for row in answers:
             signed_hash, shown, ids = reading_hash(row), _ids_on_page(row), (row["document_id"], row["question_id"])
             if signed_hash in wanted_hashes:
                 self.questions[signed_hash] = row["question_id"]
+                if not has_answer(row):
+                    self.without_answer.add(signed_hash)
             if shown in wanted_ids:
                 self.ids[signed_hash, *shown] = ids
                 self.ids.setdefault(shown, ids)
@@ -239,7 +248,7 @@ class _RunReadings:
 
 
 def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readings: _RunReadings) -> list[SignOff]:
-    """The sign-offs with the ids of the run, and with corrections of the type that it asked for.
+    """The sign-offs with the ids of the run, with corrections of the type that it asked for, and of answers alone.
 
     Of a number the unit is left out. Sign-offs of readings that the run does not have are kept as they are; of a slice
     they are left out, as a page may show several as one.
@@ -259,6 +268,12 @@ def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readin
             )
         if ids is None and is_slice:
             continue
+        is_accepted = row["decision"] == Decision.ACCEPT and not row["withdrawn"]
+        if is_accepted and row["reading_hash"] in readings.without_answer:
+            raise InputError(
+                f"{where}: no answer to question {row['question_id']!r} of document {row['document_id']!r} was read, "
+                "so there is none to accept; correct it, reject it, or remove the row"
+            )
         document_id, question_id = ids or (row["document_id"], row["question_id"])
         correction, value_type = row["correction"], types.get(question_id)
         if correction is not None and value_type is not None:

@@ -26,12 +26,12 @@ NEXT_SENTENCE = re.compile(r"[?.] (?!If the text does not state it|Find all vari
 """A second sentence, which no such question has."""
 MODEL_LIMITS: Mapping[str, str] = {
     "reader-135m": (
-        "reader-135m was trained on short English facts, changelogs, copyright files and licences. Of the values that it "
-        "reads in whole contracts, reports and minutes, 47 % are right, whatever the confidence: check every answer."
+        "reader-135m was trained on short English facts, changelogs, copyright files and licences. Of its values "
+        "from whole contracts, reports and minutes 47 % are right, whatever the confidence: check every answer."
     ),
     "tiny": (
-        f"tiny is for demonstration: it was trained on questions such as “{EXAMPLE}”, of which it has 83 to 100 % right "
-        "in short texts. Its answers to other questions mean nothing: check every answer."
+        f"tiny is for demonstration: it was trained on questions such as “{EXAMPLE}”, of which it has 83 to 100 % "
+        "right in short texts. Its answers to other questions mean nothing: check every answer."
     ),
 }
 """What people who read their answers are told of models, with figures of the models' cards."""
