@@ -14,6 +14,7 @@ from memagent_batch.cli.settings import OutputsCommand
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SettingsError
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.comparison import AnswerChange, Cause, DifferenceRow, changed_documents, compare_runs
 from memagent_batch.run.history import PREVIOUS, PastRun, find_run, read_manifest
 from memagent_batch.run.tables import LATEST
@@ -144,8 +145,8 @@ def _slice_of(output: Location) -> str:
 def _summary_lines(pairs: Sequence[tuple[PastRun, PastRun]], counts: Counter[str]) -> Iterator[str]:
     asked_before, asked_after = (sum(pair[side].manifest["counts"]["asked"] for pair in pairs) for side in (0, 1))
     yield (
-        f"{counts[AnswerChange.CHANGED]:,} answers changed, {counts[AnswerChange.ADDED]:,} are new, "
-        f"{counts[AnswerChange.REMOVED]:,} are gone; "
-        f"{asked_before:,} were asked for before, {asked_after:,} now"
+        f"{quantity(counts[AnswerChange.CHANGED], 'answer')} changed, {counts[AnswerChange.ADDED]:,} new, "
+        f"{counts[AnswerChange.REMOVED]:,} gone; "
+        f"{asked_before:,} asked for before, {asked_after:,} now"
     )
     yield from (f"run {after.run_id}, compared with {before.run_id}" for before, after in pairs)

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from memagent_batch.cli.options import ENV_PREFIX
 from memagent_batch.cli.settings import JsonCommand
+from memagent_batch.loop.texts.shares import quantity
 
 PROJECT = "memagent-batch"
 EXTRAS = {
@@ -134,7 +135,7 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
     if cpu is not None:
         compiler = os.environ.get("CXX", "g++")
         has_none = "" if shutil.which(compiler) else f"; no C++ compiler ({compiler}): set vllm.enforce_eager to true"
-        return Asset(name="vllm", is_ready=True, what=f"{cpu} on {os.cpu_count()} CPU cores{has_none}")
+        return Asset(name="vllm", is_ready=True, what=f"{cpu} on {quantity(os.cpu_count() or 1, 'CPU core')}{has_none}")
     if gpu is None:
         add = extra_command("gpu" if gpus else "cpu", project)
         return Asset(name="vllm", is_ready=False, what="vLLM is missing", remedy=add)

@@ -47,11 +47,12 @@ class Forget(OutputCommand, JsonCommand):
         if not self.yes:
             _confirm(found)
         report = forget(output, found)
+        num_rows = sum(report["rows"].values())
         self.report(
             report,
             [
-                f"{quantity(report['documents'], 'document')} forgotten: {sum(report['rows'].values()):,} rows of the "
-                f"tables, {report['log_rows']:,} of the log, {quantity(report['files'], 'file')} of earlier versions, "
+                f"{quantity(report['documents'], 'document')} forgotten: {quantity(num_rows, 'row')} of the tables, "
+                f"{report['log_rows']:,} of the log, {quantity(report['files'], 'file')} of earlier versions, "
                 "pages and inputs",
                 "earlier runs can't be read any more",
                 "a document that is still in its source comes back with the next run: delete it there too",

@@ -62,18 +62,19 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     if plan["largest_document"]:
         longest = plan["largest_document"]
         yield (
-            f"to read: {quantity(plan['documents_to_read'], 'document')} of {plan['document_tokens']:,} tokens; "
-            f"the longest is {longest['document_id']} with {longest['tokens']:,}"
+            f"to read: {quantity(plan['documents_to_read'], 'document')} of "
+            f"{quantity(plan['document_tokens'], 'token')}; the longest is {longest['document_id']} with "
+            f"{longest['tokens']:,}"
         )
     most = plan["prompt_tokens_at_most"] + plan["follow_up_prompt_tokens_at_most"]
     written = plan["completion_tokens_at_most"] + plan["follow_up_completion_tokens_at_most"]
     prompt = f"{plan['prompt_tokens_at_least']:,} to {most:,} prompt tokens"
-    yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {written:,} tokens"
+    yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {quantity(written, 'token')}"
     if plan["intervals"]:
         widths = [(high - low) / (2 * plan[name]) for name, (low, high) in plan["intervals"].items() if plan[name]]
         yield (
-            f"estimated from {plan['documents_counted']:,} documents, drawn at random by size: tokens and turns are "
-            f"right to {max(widths, default=0.0):.1%} in 95 of 100 draws; --exact counts all"
+            f"estimated from {quantity(plan['documents_counted'], 'document')}, drawn at random by size: tokens and "
+            f"turns are right to {max(widths, default=0.0):.1%} in 95 of 100 draws; --exact counts all"
         )
     if plan["prompt_tokens_shared"]:
         yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"

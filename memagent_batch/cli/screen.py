@@ -40,7 +40,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     readings = sorted(found, key=lambda reading: reading is not first_of_document[reading.document_id])[:SHOWN_ANSWERS]
     more = f"  {len(readings)} of {counts['asked']:,}; all: memagent page {shlex.quote(folder)}"
     rows = {ANSWERS_TABLE: counts["answers_rows"], MEMORIES_TABLE: counts["memories_rows"]}
-    places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
+    places = [f"  {name:<9} {folder}/{name}/   {quantity(num, 'row')}" for name, num in rows.items()]
     places += [f"  {name:<9} {folder}/{name}/" for name in manifest["table_versions"] if name not in rows]
     return "\n".join(
         [

@@ -55,6 +55,7 @@ from memagent_batch.data.store.database import filter_to_disk, on_disk, release_
 from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, retry_conflicts
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
 from memagent_batch.run.claim import INGEST_FOLDER
 from memagent_batch.run.executors.executor import Executor
@@ -512,4 +513,5 @@ def warn_of_unfetched(reported: pa.Table) -> None:
     for row in lost.slice(0, LOGGED_SOURCES).to_pylist():
         log.warning(f"not read: {row['source']}: {row['losses'][-1]['detail']}; the next ingest tries again")
     if lost.num_rows > LOGGED_SOURCES:
-        log.warning(f"not read: {lost.num_rows - LOGGED_SOURCES:,} more sources; see the table {SOURCES_TABLE}")
+        more = quantity(lost.num_rows - LOGGED_SOURCES, "more source")
+        log.warning(f"not read: {more}; see the table {SOURCES_TABLE}")

@@ -220,7 +220,7 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
         named = f", {in_follow_ups} of them in what is asked after the answer" if in_follow_ups else ""
         why = "; ".join(filter(None, (_reasons_of(manifest, reason) for reason in (Status.FAILED, FOLLOW_UP_FAILED))))
         raise TooManyFailedError(
-            f"{failed} of {asked} readings failed{named}{allowed} ({why}); their rows are in "
+            f"{failed:,} of {quantity(asked, 'reading')} failed{named}{allowed} ({why}); their rows are in "
             "`answers`: fix the cause, and run it again with retry_failed"
         )
     require_read(manifest)
@@ -237,9 +237,9 @@ def require_documents(manifest: Manifest, run: RunConfig) -> None:
     is_meant = run.adopt_output or manifest.get("again") is not None
     if removed > run.max_removed_share * before and not is_meant:
         raise TooManyRemovedError(
-            f"{removed} of the {before} documents of the last run are gone, max_removed_share is "
-            f"{run.max_removed_share:g}; `memagent diff` names them. If they are missing by mistake, bring them back "
-            "and run it again: their answers are in the log"
+            f"{removed:,} of {quantity(before, 'document')} of the last run {'is' if removed == 1 else 'are'} gone, "
+            f"max_removed_share is {run.max_removed_share:g}; `memagent diff` names them. If they are missing by "
+            "mistake, bring them back and run it again: their answers are in the log"
         )
 
 
@@ -267,7 +267,7 @@ def require_read(manifest: Manifest) -> None:
     num_not_read = manifest["counts"]["not_read"]
     if num_not_read:
         raise NotReadError(
-            f"{num_not_read} of {manifest['counts']['asked']} readings were not read "
+            f"{num_not_read:,} of {quantity(manifest['counts']['asked'], 'reading')} not read "
             f"({_reasons_of(manifest, Status.NOT_READ)}); the same command reads them"
         )
 

@@ -85,9 +85,10 @@ class ActiveRun:
 
     def stopping_line(self, bound: str, spent: Spent) -> str:
         """Says which bound the run has met, and what it had taken when its last turn ended."""
+        turns, tokens = quantity(spent["num_turns"], "turn"), quantity(_num_tokens(spent), "token")
         return (
-            f"the run has met its bound {bound} {getattr(self.job, bound):,} after {spent['num_turns']:,} turns of "
-            f"{_num_tokens(spent):,} tokens{_cost_text(spent, self.job)}, those that were in flight included; the "
+            f"the run has met its bound {bound} {getattr(self.job, bound):,} after {turns} of "
+            f"{tokens}{_cost_text(spent, self.job)}, those that were in flight included; the "
             "tables stay as they are, and the same command goes on"
         )
 
@@ -335,8 +336,8 @@ def _require_closed(run: ActiveRun, sums: ReadingSums, missing: Sequence[str]) -
     if missing or not counts["asked"] == ended == counts["answers_rows"] == sums.num_readings:
         named = "; ".join(missing[:SHOWN_MISSING])
         raise CountsError(
-            f"the counts do not close: {counts}, {sums.num_readings} different readings. {len(missing)} readings have "
-            f"no outcome in the log: {named}. Run the same command again to read them"
+            f"the counts do not close: {counts}, {quantity(sums.num_readings, 'different reading')}. Without an "
+            f"outcome in the log: {len(missing)} ({named}). Run the same command again to read them"
         )
 
 

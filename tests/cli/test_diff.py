@@ -40,7 +40,7 @@ def test_diff_prints_a_summary_then_changed_answers_then_a_line_for_each_other_d
 ) -> None:
     assert diff(nights.uri, "--before", "previous", "--after", "latest") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 answers changed, 1 are new, 1 are gone; 3 were asked for before, 3 now"
+    assert lines[0] == "1 answer changed, 1 new, 1 gone; 3 asked for before, 3 now"
     assert lines[3:] == [
         *("CHANGED ANSWERS", "  b: Why? (q)", "    before: left", "    now:    right [2J", "    the document changed"),
         *("", "NEW", "  d: the document is new", "", "GONE", "  c: the document is gone"),
@@ -56,7 +56,7 @@ def test_diff_shows_a_document_with_many_new_answers_once_and_counts_what_it_lea
     write_answers(output, asked(a="same") | answers, run_id=TUESDAY, questions=questions)
     assert diff(output.uri) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("0 answers changed, 406 are new")
+    assert lines[0].startswith("0 answers changed, 406 new")
     assert lines[-2:] == ["  199: the document is new", "  and 3 more: --json shows them"]
 
 
@@ -102,7 +102,7 @@ def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(
     assert diff("--output", output.uri) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in said[-3:-1]] == ["before: invalid", 'now:    {"price": 5}']
-    assert said[0].startswith("1 answers changed, 0 are new, 0 are gone")
+    assert said[0].startswith("1 answer changed, 0 new, 0 gone")
     assert cli.main(["page", output.uri]) == 0
     [page] = Path(output.path).glob("pages/documents/*/*.html")
     assert "<dt>value before</dt>" in page.read_text()

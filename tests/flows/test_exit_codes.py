@@ -168,7 +168,7 @@ def test_job_most_of_whose_documents_are_gone_ends_with_4_once_unless_that_is_al
     capsys.readouterr()
     assert night(3) == 4
     said = capsys.readouterr()
-    assert "6 of the 9 documents of the last run are gone, max_removed_share is 0.5" in said.err.splitlines()[-1]
+    assert "6 of 9 documents of the last run are gone, max_removed_share is 0.5" in said.err.splitlines()[-1]
     assert json.loads(said.out)["answers_rows"] == 3
     assert [night(3), night(1, "--max-removed-share", "1")] == [0, 0]
 

@@ -73,10 +73,15 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
     assert text == (tmp_path / "scan/pages/summary.txt").read_text()
     assert rest.startswith(f"open {tmp_path}/scan/pages/index.html in a browser\n")
     assert f"memagent export {tmp_path}/scan --to xlsx" in rest
-    for line in ("1 of 2 answers need a look", "NOT READ TO THE END\n  scan.pdf: needs_ocr: ", "GONE SINCE", "old.txt"):
+    for line in (
+        "1 of 2 answers needs a look",
+        "NOT READ TO THE END\n  scan.pdf: needs_ocr: ",
+        "GONE SINCE",
+        "old.txt",
+    ):
         assert line in shown
     page = (tmp_path / "scan/pages/summary.html").read_text()
-    assert "<h1>1 of 2 answers need a look</h1>" in page
+    assert "<h1>1 of 2 answers needs a look</h1>" in page
     assert "scan.pdf" in page
 
 
@@ -94,7 +99,7 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
     with monkeypatch.context() as outage:
         outage.setattr(fetch, "copy_file", copied)
         assert night(tmp_path, text_model) == 1
-    assert "1 of 2 sources were not read" in capsys.readouterr().err.splitlines()[-1]
+    assert "1 of 2 sources not read" in capsys.readouterr().err.splitlines()[-1]
     assert summary(tmp_path)["num_unread"] == 1
     assert night(tmp_path, text_model) == 0
     assert summary(tmp_path)["documents"]["changed"] == 1

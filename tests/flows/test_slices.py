@@ -241,7 +241,7 @@ def test_diff_and_verify_take_the_outputs_of_slices_as_one_scan(
     assert sorted((row["document_id"], row["change"]) for row in rows) == [(last, "removed"), ("new", "added")]
     assert main(["diff", *outputs]) == 0
     counted, *runs = capsys.readouterr().out.split("\n\n")[0].splitlines()
-    assert counted.endswith("1 are new, 1 are gone; 13 were asked for before, 13 now")
+    assert counted.endswith("1 new, 1 gone; 13 asked for before, 13 now")
     assert len(runs) == NUM_SLICES
     assert main(["diff", outputs[0], *outputs, outputs[0]]) == 2
     assert "are of the same documents; name two of them" in capsys.readouterr().err

@@ -228,7 +228,7 @@ def test_file_that_can_not_be_fetched_is_read_by_the_next_night(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = put_texts(tmp_path / "in", {"a.txt": "fine", "b.txt": "fine"})
-    with vanishing(folder / "b.txt", monkeypatch), pytest.raises(NotReadError, match="1 of 2 sources were not read"):
+    with vanishing(folder / "b.txt", monkeypatch), pytest.raises(NotReadError, match="1 of 2 sources not read"):
         read(tmp_path)
     assert by_id(tmp_path / "out")["b.txt"]["losses"][0]["kind"] == "not_read"
     (folder / "b.txt").write_text("fine")
@@ -246,7 +246,7 @@ def test_file_that_has_changed_and_can_not_be_fetched_keeps_its_document(
         (folder / "b.txt").write_text("new")
         with (
             vanishing(folder / "b.txt", monkeypatch, is_outage=True),
-            pytest.raises(NotReadError, match=r"1 of 2 sources were not read, such as b\.txt: .*can't be read"),
+            pytest.raises(NotReadError, match=r"1 of 2 sources not read, such as b\.txt: .*can't be read"),
         ):
             read(tmp_path)
         assert rows(tmp_path / "out") == before[0]

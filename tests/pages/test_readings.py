@@ -27,6 +27,10 @@ def row_of(**columns: object) -> dict[str, Any]:
         ({"answer": None, "status": "not_read"}, "not read", "not read"),
         ({"value_status": "ok", "value": "true"}, "yes", "answered"),
         ({"value_status": "ok", "value": "1234567.5", "value_unit": "EUR"}, "1234567.5 EUR", "answered"),
+        *[
+            ({"value_status": "ok", "value": number, "value_unit": unit}, shown, "answered")
+            for number, unit, shown in (("1.0", "days", "1 day"), ("11", "days", "11 days"), ("1", "lbs", "1 lbs"))
+        ],
         ({"value_status": "ok", "value": "1234567890.1234567"}, "1234567890.1234567", "answered"),
         ({"value_status": "ok", "value": "8054091.0", "value_unit": "1"}, "8054091", "answered"),
         ({"value_status": "ok", "value": "1e+30"}, "1e+30", "answered"),

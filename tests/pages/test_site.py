@@ -221,7 +221,7 @@ def test_site_of_a_run_without_evidence_shows_answers_failures_and_changes(tmp_p
 def test_index_says_what_is_known_of_the_limits_of_a_shipped_model_and_what_confidence_is(
     scan: Location, model: str
 ) -> None:
-    rewrite_answers(scan, LATER, lambda rows: rows, settings=find_run(scan).manifest["settings"] | {"model": model})
+    rewrite_answers(scan, LATER, lambda rows: rows, settings={**find_run(scan).manifest["settings"], "model": model})
     shown = unescape(index_of(scan))
     assert [name for name, limits in MODEL_LIMITS.items() if limits in shown] == [model] * (model in MODEL_LIMITS)
     meaning = "the probability that the model gives its own words, not that they are right"
@@ -229,6 +229,35 @@ def test_index_says_what_is_known_of_the_limits_of_a_shipped_model_and_what_conf
     assert all(
         page.count(f'title="{meaning}"') == 2 * page.count('">confidence</span>') for page in pages_of(scan).values()
     )
+
+
+def test_counts_of_one_stand_beside_a_noun_without_a_plural(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    for run_id, names in ((LAST_NIGHT, ("a", "b")), (TONIGHT, ("a",))):
+        run = write_answers(output, {name: {"q": "one"} for name in names}, run_id=run_id, questions={"q": "Why?"})
+    rewrite_answers(
+        run.output,
+        LATER,
+        lambda rows: [row | {"num_chunks": 1, "value_status": "not_stated", "num_document_tokens": 1} for row in rows],
+        since=LAST_NIGHT,
+        spent={"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1},
+        changes={**run.manifest["changes"], "readings": {"read": 1}},
+    )
+    write_json(output / "review/r/estimate.json", estimate_of(LATER, "q", recall=0.5) | {"num_missed_at_worst": 1})
+    index, (page,) = index_of(output), pages_of(output).values()
+    shown = [
+        index,
+        page.partition("</style>")[2],
+        *((output / f"page/summary.{kind}").read_bytes().decode() for kind in ("txt", "html")),
+    ]
+    told = [re.sub("<[^>]+>", "", unescape(text.partition("<script")[0])) for text in shown]
+    assert "in 1 part." in told[1]
+    assert (
+        "if the 1 document that nobody can read, or that was not read to the end and not found, was missed" in told[0]
+    )
+    assert "1 of 1 answer needs a look; 1 was read in this run" in told[2]
+    assert "1 turn, 1 prompt token, 1 completion token" in told[2]
+    assert "1 of 1 answer needs a look" in told[3]
 
 
 def test_json_in_a_page_cannot_end_its_element() -> None:

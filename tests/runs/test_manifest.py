@@ -51,7 +51,7 @@ def test_answers_whose_follow_up_questions_failed_count_as_failed_readings() -> 
 
 @pytest.mark.parametrize("counts", [{"ok": 1, "not_read": 3}, {"not_read": 3}, {"failed": 1, "not_read": 3}])
 def test_readings_that_were_not_read_are_told_with_what_reads_them(counts: dict[str, int]) -> None:
-    said = r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"
+    said = r"3 of \d readings not read \(3 x N: a message\); the same command reads them"
     with pytest.raises(NotReadError, match=said):
         require_success(manifest(**counts), max_failed_share=1.0)
 
@@ -68,7 +68,7 @@ def test_documents_that_are_gone_are_allowed_up_to_a_share(removed: int, share: 
 
 def test_too_many_documents_that_are_gone_are_told() -> None:
     changes = {"added": 1, "changed": 0, "removed": 200, "unchanged": 30}
-    with pytest.raises(TooManyRemovedError, match=r"200 of the 230 documents of the last run are gone.*memagent diff"):
+    with pytest.raises(TooManyRemovedError, match=r"200 of 230 documents of the last run are gone.*memagent diff"):
         require_documents(changed_by(changes), RunConfig(output="out"))
     require_documents(changed_by(changes), RunConfig(output="out", adopt_output=True))
     require_documents(changed_by(changes) | {"again": {}}, RunConfig(output="out"))

@@ -22,7 +22,7 @@ def test_run_with_missing_readings_names_them_and_changes_no_table(
             """As if the log had lost what was read."""
 
         broken.setattr(Nights, "_log", log_nothing)
-        with pytest.raises(CountsError, match=r"2 readings have no outcome .*document 'b'.*document 'c'.*same command"):
+        with pytest.raises(CountsError, match=r"an outcome in the log: 2 .*document 'b'.*document 'c'.*same command"):
             nights.run({"a": "one", "b": "two", "c": "three", "d": None}, Q)
     assert finished_runs(nights.output) == [first["run_id"]]
     assert read_state(nights.output)["state"] == "stopped"

@@ -54,6 +54,8 @@ LIKENESS = 0.5
 SUGGESTED_IDS = 3
 NO_UNIT = "1"
 """The unit of a number that has none."""
+TIME_UNITS = frozenset({"seconds", "minutes", "hours", "days", "weeks", "months", "years"})
+"""Units of questions that lose their plural beside one."""
 NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invalid", "no answer", "not read"
 ANSWERED = "answered"
 OUTCOMES = (ANSWERED, NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
@@ -252,7 +254,9 @@ def shown_value(row: Row) -> str:
         return NO_ANSWER if row["answer"] is None else str(row["answer"])
     if part := part_shown(row):
         return f"{words}: {part}"
-    return f"{words} {unit}" if status == ValueStatus.OK and unit and unit != NO_UNIT else words
+    if status != ValueStatus.OK or not unit or unit == NO_UNIT:
+        return words
+    return f"{words} {unit.removesuffix('s') if words == '1' and unit in TIME_UNITS else unit}"
 
 
 def said_words(row: Row) -> str:

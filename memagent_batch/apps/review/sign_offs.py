@@ -84,7 +84,7 @@ def reading_hash(row: Mapping[str, Any]) -> str:
 
 def has_answer(row: Mapping[str, Any]) -> bool:
     """Whether a row of `answers` holds something to accept: not if reading failed, or nothing was found in a part."""
-    return row["status"] == Status.OK and row["value_status"] != ValueStatus.NOT_READ
+    return bool(row["status"] == Status.OK and row["value_status"] != ValueStatus.NOT_READ)
 
 
 def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:

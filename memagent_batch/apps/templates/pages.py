@@ -40,6 +40,7 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
         "inert_json": inert_json,
         "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
         "number": lambda number: f"{number:,}",
+        "quantity": quantity,
         "span": lambda start, end: "–" if start is None or end is None else f"{start:,} – {end:,}",
     }
     return environment

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.executors.ray.metrics import COUNTERS, GIVEN_UP, READER_COUNTS, counter, gauge
 from memagent_batch.run.executors.reports import ActorReport, Board, ReplicaCounts
 from memagent_batch.run.manifest import Spent
@@ -227,7 +228,7 @@ class Progress:
     def _show(self, *, is_last: bool) -> None:
         sums, seconds = self._sums, time.monotonic() - self._began
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
-        rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
+        rate = f"{quantity(sums['turns'], 'turn')}, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
         rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
         seconds_left = self._seconds_left()
         to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
@@ -249,7 +250,7 @@ class Progress:
 def _missing_replicas(replicas: ReplicaCounts | None) -> str:
     if replicas is None or replicas.ready >= replicas.asked:
         return ""
-    return f", {replicas.ready} of {replicas.asked} replicas"
+    return f", {replicas.ready} of {quantity(replicas.asked, 'replica')}"
 
 
 def _duration(seconds: float) -> str:

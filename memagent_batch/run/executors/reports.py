@@ -17,6 +17,7 @@ from memagent_batch.errors import EngineDeadError
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.reasons import Reason
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.executors.ray.metrics import READER_COUNTS, gauge, turn_histogram
 from memagent_batch.run.reading.places import TurnKey
 from memagent_batch.types import Completion, FinishReason, Prompt, Status
@@ -103,7 +104,7 @@ class Board:
             left_out, self._num_left_out = self._num_left_out, 0
             deaths, self._num_taken_deaths = self._deaths[self._num_taken_deaths :], len(self._deaths)
         if left_out:
-            message = f"{left_out} more failed readings; the table `answers` has them all"
+            message = f"{quantity(left_out, 'more failed reading')}; the table `answers` has all"
             events.append(Event(kind=EventKind.READING_FAILED, message=message, fields={"left_out": left_out}))
         return ActorReport(counts=counts, events=events, deaths=deaths)
 

@@ -21,6 +21,7 @@ from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.logs import EventKind, log_step
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.claim import require_disjoint
 from memagent_batch.run.executors.executor import LOCAL_FILES, Executor, choose_executor
 from memagent_batch.run.history import next_number, require_readable
@@ -76,13 +77,13 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     run = next_run(output)
     executor = choose_ingest_executor(found, job)
     with executor.session():
-        log_step(f"reading {found.num_changed:,} of {found.num_sources:,} sources")
+        log_step(f"reading {found.num_changed:,} of {quantity(found.num_sources, 'source')}")
         ingested = ingest(found, executor=executor, run=run)
     remove_leftovers(output)
     counts = {**ingested.counts, "documents": ingested.num_documents, **log_unread(output, ocr=job.ingest.ocr)}
     seconds = round(time.monotonic() - began, 3)
     fields = {"event": EventKind.RUN_CLOSED, "run_id": run.run_id, "seconds": seconds, **counts}
-    log.info(f"run {run.run_id} closed: {counts['documents']:,} documents", extra=fields)
+    log.info(f"run {run.run_id} closed: {quantity(counts['documents'], 'document')}", extra=fields)
     require_read(output, counts, max_failed_share=job.max_failed_share)
     return {"run_id": run.run_id, "seconds": seconds, "counts": counts, "left_out": [*ingested.left_out]}
 
@@ -168,13 +169,13 @@ def require_sources(output: Location) -> None:
     lost = {row["source"]: row["detail"] for row in lines if row["kind"] == PartStatus.NOT_READ}
     for source, reason in sorted(lost.items())[:1]:
         raise NotReadError(
-            f"{len(lost)} of {sources.num_rows} sources were not read, such as {source}: {reason}; the same command "
-            "reads them"
+            f"{len(lost):,} of {quantity(sources.num_rows, 'source')} not read, such as {source}: {reason}; the same "
+            "command reads them"
         )
 
 
 def _too_many_failed(output: Location, num_failed: int, num: int) -> TooManyFailedError:
     return TooManyFailedError(
-        f"{num_failed} of {num} sources failed; `error` and `losses` in the table {output / SOURCES_TABLE} say why: "
-        "fix the cause, and run it again with retry_failed"
+        f"{num_failed:,} of {quantity(num, 'source')} failed; `error` and `losses` in the table "
+        f"{output / SOURCES_TABLE} say why: fix the cause, and run it again with retry_failed"
     )

@@ -25,6 +25,7 @@ from memagent_batch.loop.engines.engine import Folder
 from memagent_batch.loop.engines.openai.api import Response
 from memagent_batch.loop.engines.openai.batch_api import BatchApi, Draft, EndedBatch
 from memagent_batch.loop.engines.openai.outage import Failure
+from memagent_batch.loop.texts.shares import quantity
 
 log = logging.getLogger(__name__)
 
@@ -299,7 +300,7 @@ class Batches:
         ended = None
         if batch.batch_id:
             log.info(
-                f"batch {batch.batch_id} of {len(batch.requests)} requests is at {self._api.name}",
+                f"batch {batch.batch_id} of {quantity(len(batch.requests), 'request')} is at {self._api.name}",
                 extra={"event": EventKind.BATCH_SENT, **about},
             )
             ended = await self._api.collect(batch.batch_id, batch.requests, began=began)
@@ -307,8 +308,9 @@ class Batches:
             ended = self._unknown(batch)
         results: dict[str, Result] = {name: each for name, each in ended.answers.items() if name in batch.requests}
         batch.left += ended.left
+        sent = quantity(len(batch.requests), "request")
         log.info(
-            f"batch {batch.batch_id} is {ended.status}; {len(results)} of {len(batch.requests)} requests were answered",
+            f"batch {batch.batch_id} is {ended.status}; {len(results):,} of {sent} answered",
             extra={"event": EventKind.BATCH_ENDED, "status": ended.status, "num_answered": len(results), **about},
         )
         undone = ended.undone

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from memagent_batch.logs import EventKind
+from memagent_batch.loop.texts.shares import quantity
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class Pace:
         if self.most < self._least_logged:
             self._least_logged = self.most
             log.warning(
-                f"the endpoint is slow ({why}): {self.most} requests at a time from now on, and more again as it "
-                "answers in time",
+                f"the endpoint is slow ({why}): {quantity(self.most, 'request')} at a time from now on, and more again "
+                "as it answers in time",
                 extra={"event": EventKind.ENDPOINT_SLOW, "in_flight": self.most},
             )

@@ -20,6 +20,7 @@ from ray.util import placement_group, remove_placement_group
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.errors import ReplicaLostError, RunFailedError, SettingsError
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.executors.executor import Tokenise, WorkItem
 from memagent_batch.run.executors.ray.board import RayBoard, start_board
@@ -115,7 +116,7 @@ def _read_all(
             yield ended.filter(pc.invert(pc.is_in(ended["document_id"], pa.array(lost, pa.string()))))
         if not lost:
             return
-        log.warning(f"{len(lost)} documents of replicas that were given up are read by the others")
+        log.warning(f"the others read {quantity(len(lost), 'document')} of replicas that were given up")
         task = replace(task, is_repeated=True)
         batches = [each.filter(pc.is_in(each["document_id"], pa.array(lost, pa.string()))) for each in batches]
         batches = [each for each in batches if each.num_rows]
@@ -209,7 +210,8 @@ def with_room_for_tasks(pool: PoolConfig, *, cpus: float, may_grow: bool) -> Poo
     replicas = pool.most_replicas
     if replicas * pool.cpus_per_replica <= cpus - CPU_SHARE:
         return pool
-    taken = f"pool: {replicas} replicas of {pool.cpus_per_replica:g} CPUs leave too few of {cpus:g} for tokenising"
+    each = f"pool: {quantity(replicas, 'replica')}, each with pool.cpus_per_replica = {pool.cpus_per_replica:g}"
+    taken = f"{each}: too few of {cpus:g} CPUs are left for tokenising"
     if may_grow:
         log.warning(f"{taken}; unless more nodes join, nothing is read: lower pool.cpus_per_replica")
         return pool
