@@ -112,6 +112,27 @@ def test_reader_gives_the_value_and_the_sentences_of_the_job(text_model: str, tm
     assert free.evidence == read.evidence
 
 
+@pytest.mark.parametrize("has_evidence", [True, False])
+@pytest.mark.parametrize("text", ["It rained. It is simulated here.", "It rained. Ann signed.", None])
+def test_reader_and_run_say_in_the_words_of_pages_why_an_answer_needs_a_look(
+    text: str | None, has_evidence: bool, text_model: str, tmp_path: Path
+) -> None:
+    agent, follow_ups = agent_of(text_model), ma.FollowUpConfig(evidence=has_evidence)
+    questions = [ma.Question(question="Who?"), ma.Question(question="How much?", type=ma.Number())]
+    how: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent, "follow_ups": follow_ups}
+    run = run_local(documents=table_of({"d": text, "other": "It rained."}), questions=questions, **how)
+    expected = {row["question_id"]: row["doubt"] for row in run.doubts().to_pylist() if row["document_id"] == "d"}
+    ids = dict(run.answers().select(["question", "question_id"]).to_pandas().to_numpy())
+    with agent.open(follow_ups=follow_ups) as reader:
+        doubts = {each.question: reader.read(text, each.question, type=each.type).doubt for each in questions}
+    assert doubts == {question: expected.get(ids[question]) for question in doubts}
+    nowhere = "the answer's words are nowhere in the document"
+    if text is None:
+        assert set(doubts.values()) == {"reading it failed"}
+    else:
+        assert doubts["Who?"] == (nowhere if has_evidence and "simulated" not in text else None)
+
+
 @pytest.mark.parametrize(("num_words", "status"), [(400, "not_read"), (20, "not_stated")])
 def test_reader_and_run_say_not_stated_only_of_a_text_that_was_shown_whole(
     num_words: int, status: str, text_model: str, tmp_path: Path

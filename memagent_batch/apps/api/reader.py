@@ -9,15 +9,17 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import model_validator
 
+from memagent_batch.apps.pages.readings import doubt_of
 from memagent_batch.config import agent as agent_config
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.problems import CheckedCall
 from memagent_batch.data.documents.data_files import why_unreadable
+from memagent_batch.data.documents.stored import StoredText
 from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import DocumentError, InputError, MemagentError, NotReadError, SettingsError
 from memagent_batch.logs import quiet_libraries
@@ -31,10 +33,12 @@ from memagent_batch.loop.follow_ups.values import TypedValue, ValueStatus, state
 from memagent_batch.loop.texts.sentences import Sentences, split_sentences
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.run.budgets import fit_budgets_to_window
+from memagent_batch.run.evidence import AnsweredReading, evidence_rows
 from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import unreadable, with_breaks
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, checked_follow_ups, close_reading, require_compiled
 from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, read
+from memagent_batch.run.tables import ANSWERS, AnswerRow
 from memagent_batch.run.wiring import files_of, identify_reader, make_engine
 from memagent_batch.types import Completion, Document, Prompt, Question, Status
 
@@ -123,6 +127,8 @@ class Answered:
     """Why the value is invalid, or a follow-up question brought nothing."""
     value_doubt: Doubt | None = None
     """Why the value needs a look; None where nothing speaks against it."""
+    doubt: str | None = None
+    """Why a person should look at the reading, as pages say it; None where nothing speaks against it."""
 
 
 class Agent(CheckedCall, AgentConfig):
@@ -259,7 +265,7 @@ class AgentReader:
             turns=asked,
         )
         if text is None or follow_ups is None or reading.status is not Status.OK:
-            return self._answered(reading, turns)
+            return _with_doubt(self._answered(reading, turns))
         try:
             closed = await close_reading(
                 reading,
@@ -272,8 +278,11 @@ class AgentReader:
                 turns=asked,
             )
         except NotReadError as error:
-            return replace(self._answered(reading, turns), follow_up_error=f"{type(error).__name__}: {error}")
-        return _with_follow_ups(self._answered(reading, turns), closed, text=text, value_type=value_type)
+            why = f"{type(error).__name__}: {error}"
+            return _with_doubt(replace(self._answered(reading, turns), follow_up_error=why), value_type=value_type)
+        answered = _with_follow_ups(self._answered(reading, turns), closed, text=text, value_type=value_type)
+        searched = text if self._follow_ups.evidence else None
+        return _with_doubt(answered, closed, value_type=value_type, text=searched)
 
     async def _follow_up_of(self, value_type: ValueType | None) -> FollowUps | None:
         """What is asked after the answer; it is checked at the first question of a type."""
@@ -350,6 +359,24 @@ def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str, value_
         coverage=closed["coverage"],
         follow_up_error=closed["follow_up_error"],
     )
+
+
+def _with_doubt(
+    answered: Answered,
+    closed: ClosedRow | None = None,
+    *,
+    value_type: ValueType | None = None,
+    text: str | None = None,
+) -> Answered:
+    """The reading with its `doubt`; the words of its answer are looked for in the text, if that is given."""
+    shared = ("status", "answer", "value_status", "value_doubt", "support", "coverage", "follow_up_error")
+    row = dict.fromkeys(ANSWERS.names) | {name: getattr(answered, name) for name in shared}
+    row |= {"answer_type": value_type and value_type.type, "value": closed and closed["value"]}
+    rows: list[dict[str, Any]] = []
+    if closed is not None and text is not None:
+        reading = AnsweredReading(row=0, answer=cast("AnswerRow", row), sentences=closed["evidence"] or ())
+        rows = [dict(each) for each in evidence_rows(reading, StoredText(row=0, text=text, parts=()))]
+    return replace(answered, doubt=doubt_of(row, rows))
 
 
 def _doubt_of(

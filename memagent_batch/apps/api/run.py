@@ -7,13 +7,27 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from memagent_batch.apps.pages.readings import doubt_of, stream_readings
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location, absolute
 from memagent_batch.errors import OutputError
+from memagent_batch.run.accepted_unread import accepted_reason
 from memagent_batch.run.comparison import DIFFERENCES, compare_runs
 from memagent_batch.run.history import PastRun, find_run, finished_runs, open_run
-from memagent_batch.run.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, LATEST, MEMORIES_TABLE, RESULTS_TABLE
+from memagent_batch.run.tables import (
+    ANSWERS,
+    ANSWERS_TABLE,
+    EVIDENCE,
+    EVIDENCE_TABLE,
+    LATEST,
+    MEMORIES_TABLE,
+    READING_COLUMNS,
+    RESULTS_TABLE,
+)
+
+DOUBTS = pa.schema([*(ANSWERS.field(name) for name in READING_COLUMNS), pa.field("doubt", pa.string())])
+"""Readings that need a look, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +78,21 @@ class Run:
         past = self._past()
         has_evidence = EVIDENCE_TABLE in past.manifest["table_versions"]
         return past.read(EVIDENCE_TABLE) if has_evidence else EVIDENCE.empty_table()
+
+    def doubts(self) -> pa.Table:
+        """The readings that a person should look at, each with the reason as pages say it in the column `doubt`.
+
+        Answers that have changed since the run before are not among them, nor does it know of sign-offs.
+
+        Raises:
+            OutputError: files of that version were vacuumed.
+        """
+        past, rows = self._past(), []
+        for reading in stream_readings(past, with_turns=False):
+            is_accepted = accepted_reason(reading.answer, past.manifest) is not None
+            if doubt := doubt_of(reading.answer, reading.evidence, is_accepted=is_accepted):
+                rows.append({**reading.answer, "doubt": doubt})
+        return pa.Table.from_pylist(rows, schema=DOUBTS)
 
     def results(self) -> pa.Table:
         """The table `results`: one row for each document, one typed column for each question.

@@ -306,6 +306,11 @@ def need_of(row: Row, evidence: Sequence[Row], *, is_changed: bool, is_accepted:
     return [*asked, True].index(True)
 
 
+def doubt_of(row: Row, evidence: Sequence[Row], *, is_accepted: bool = False) -> str | None:
+    """Why a person should look at a reading, whatever was before: one of `NEEDS`; None if nothing asks for it."""
+    return [*NEEDS, None][need_of(row, evidence, is_changed=False, is_accepted=is_accepted)]
+
+
 def causes_of(change: AnswerChange, why: Iterable[str]) -> str:
     """Why an answer is another one, new or gone, in words."""
     other = {AnswerChange.ADDED: "is new", AnswerChange.REMOVED: "is gone"}.get(change)
