@@ -167,6 +167,21 @@ def test_book_has_a_part_for_each_chapter_in_the_order_of_reading(rows_of: RowsO
     assert "a stamp" in rows[1]["text"]
 
 
+def test_style_sheets_of_a_book_are_read_with_those_that_they_import(rows_of: RowsOf) -> None:
+    page = PAGE.format("First", "<p>10<b class='u'>6</b> <i class='o'>500</i> 600</p><p><b>2</b><b>500</b></p>")
+    linked = page.replace("<head>", '<head><link href="../css/a.css" rel="stylesheet"/>').encode()
+    sheets = {
+        "css/a.css": b"@import 'more/b.css';.u{position:relative;top:-0.33em;font-size:0.58em}",
+        "css/more/b.css": b".o{text-decoration:line-through} p>b+b{display:block} p>b{display:inline-block}",
+    }
+    row, *_ = rows_of("a.epub", zipped({**BOOK, "in/z.xhtml": linked, **sheets}))
+    assert (row["text"], row["status"]) == ("First\n\n10 ^6 [struck out: 500] 600\n2 500", "ok")
+    del sheets["css/more/b.css"]
+    row, *_ = rows_of("a.epub", zipped({**BOOK, "in/z.xhtml": linked, **sheets}))
+    assert row["status"] == "needs_review"
+    assert "(../css/more/b.css) may set words apart in 2500" in str(row["reason"])
+
+
 def test_chapter_that_can_not_be_read_costs_itself(rows_of: RowsOf) -> None:
     rows = rows_of("a.epub", zipped({**BOOK, "in/z.xhtml": b"\xff\xfe" + b"\0\xd8" * 400}))
     assert [row["status"] for row in rows[:2]] == ["failed", "ok"]

@@ -87,6 +87,118 @@ def test_page_is_read_as_it_is_shown_and_all_of_its_words_are_accounted_for(
     assert [row for row in rows_of("p.html", data.encode()) if row["status"] == "missed"] == []
 
 
+SET_APART = "<style>.r{display:flex} .b, td.x span{display:block} @media print{.p{display:block}}</style>"
+ROWS = f"{SET_APART}<div class=r><b>2</b><i>500 EUR</i></div><p><b class=b>Street 12</b><b class=b>34 Town</b></p>"
+GRID = "<style>@media screen{.g{display:grid}} .t span{display:table-cell} .n{display:inline-block;width:3em}</style>"
+CELLS = "<div class=g><b>Qty 4</b><b>12.00</b></div><div class=t><span>1</span><span>9</span></div>"
+ONE_WORD = (
+    "<style>.i{display:inline} .c{color:red} b:hover{display:block} @media (max-width:9em){.c{display:block}}</style>"
+)
+COUNTED = (
+    "<style>ol{list-style-type:none} ol.a.start{counter-reset:a 0} ol.b.start{counter-reset:b 0}"
+    ".a>li{counter-increment:a}"
+    ".b>li{counter-increment:b} .a>li:before{content:'' counter(a,decimal) '. '}"
+    ".b>li:before{content:counter(a) '.' counter(b,lower-latin) ') '}</style>"
+    "<ol class='a start'><li>Term<li><p>Fees</p></ol><ol class='b start'><li>rent<li>deposit</ol>"
+    "<ol class=a><li>Law</ol><ol class='b start'><li>state</ol>"
+)
+NESTED = (
+    "<style>ol{counter-reset:n;list-style:none} li{counter-increment:n} li::before{content:counters(n,'.') ' '}</style>"
+    "<ol><li>Term<ol><li>year<li>month</ol><li>Fees</ol>"
+)
+FORMATS = (
+    "<style>.l{list-style-type:lower-alpha} .u{list-style:upper-roman inside} .d{list-style:decimal}"
+    ".k li{display:flex}</style>"
+    "<ol class=l><li>a<li>b</ol><ol class=u><li>c</ol><ul class=d><li>d</ul><ol class=k><li>e</ol>"
+)
+WRITTEN = (
+    "<style>.no::before{content:'not '} .r:after{content:' (\\72 equired)'} .e::before{content:'EUR'}"
+    ".f:after{content:'\\f105'}</style>"
+)
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (ROWS, "2\n500 EUR\nStreet 12\n34 Town"),
+        (f"{SET_APART}<table><tr><td class=x><span>Flight 12</span><span>07:45<td>B</table>", "Flight 12 07:45 | B"),
+        (f"{SET_APART}<i class=p>foo</i>bar", "foobar"),
+        (f"{GRID}{CELLS}<b class=n>2</b><b>500</b>", "Qty 4\n12.00\n1 9\n2 500"),
+        ("<p style='display: flex'><b>2</b><b>500</b></p>", "2\n500"),
+        ("<style>.f{float:left}</style><b class=f>T</b>he <b class=f>2</b>500", "The 2 500"),
+        (
+            f"{ONE_WORD}<b>foo</b>bar <span class=i>foo</span>bar <i class=c>Ter</i><i class=c>m</i>",
+            "foobar foobar Term",
+        ),
+        ("<style>#a b:nth-child(2){display:block}</style><p id=a><i>2</i><b>500</b>", "2 500"),
+        ("<style>.a{display:block!important} i.a{display:inline}</style><i class=a>2</i>500", "2\n500"),
+        ("<style>.a{&>b, & i{display:block}}</style><p class=a>1<b>2</b>3<u>4<i>5</i></u>", "1\n2\n34\n5"),
+        (COUNTED, "1. Term\n2. Fees\n2.a) rent\n2.b) deposit\n3. Law\n3.a) state"),
+        (NESTED, "1 Term\n1.1 year\n1.2 month\n2 Fees"),
+        (
+            FORMATS,
+            "a. a\nb. b\nI. c\n1. d\ne",
+        ),
+        ("<style>li{list-style:none}</style><ol><li><p><b style='float:left'>I.1</b>alpha</p></ol>", "I.1 alpha"),
+        (
+            f"{WRITTEN}May <i class=no></i>sublet for <b class=e>500</b> <label class='r f'>Name</label>",
+            "May not sublet for EUR 500 Name",
+        ),
+        (f"{WRITTEN}<label class=r>Name</label>", "Name (required)"),
+        ("<style>m::before{content:attr(n)}</style>on<m n=2>30</m> days", "on 2 30 days"),
+        (
+            "<style>h2:before{counter-increment:h;content:'Part ' counter(h,upper-roman) ': '}</style><h2>A</h2>",
+            "Part I: A",
+        ),
+        ("<style>a:after{content:none} b::after{content:'x';display:none}</style><a>1</a><b>2</b>", "12"),
+        (
+            "<style>.u{vertical-align:super} .s{position:relative;top:-.33em;font-size:.6em} .o.k{text-decoration:none}"
+            ".o{text-decoration:line-through} .w{font-family:Wingdings}</style>10<b class=u>6</b> 10<b class=s>7</b> "
+            "<i class=o>500</i> <i class='o k'>600</i> <i class=w>&#254;</i>",
+            "10^6 10^7 [struck out: 500] 600 ☑",
+        ),
+    ],
+)
+def test_page_with_style_sheets_is_read_as_it_is_shown(rows_of: RowsOf, page: str, text: str) -> None:
+    data = f"<html><title>T</title><body>{page}</body></html>"
+    assert visible_text(data).text == text
+    assert [row for row in rows_of("p.html", data.encode()) if row["status"] in ("missed", "needs_review")] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("<style>p:nth-child(2)::before{content:'not '}</style><p>a<p>b", "p:nth-child(2)::before"),
+        ("<style>:root{--t:'not '} .v::before{content:var(--t)}</style><p class=v>b", ".v::before"),
+        ("<style>i + b{text-decoration:line-through}</style><i>a</i> <b>b</b>", "i + b"),
+        (
+            "<link rel=stylesheet href=a/main.css><b>std</b><i>1.0.0</i>",
+            "(a/main.css) may set words apart in std1.0.0;",
+        ),
+    ],
+)
+def test_words_that_a_style_sheet_may_change_and_that_are_not_read_are_a_doubt(
+    tmp_path: Path, page: str, words: str
+) -> None:
+    file = tmp_path / "a.html"
+    file.write_text(f"<html>{page}")
+    part = next(iter(HtmlConverter().convert(file)))
+    assert isinstance(part, Part)
+    assert part.status == "needs_review"
+    assert words in (part.reason or "")
+
+
+@pytest.mark.parametrize("page", ["<b>Ter</b><i>m</i>", "<b>a</b> <i>1</i>", "<p>a</p><p>1</p>"])
+def test_style_sheets_that_are_not_there_are_no_doubt_where_no_number_or_capital_follows(page: str) -> None:
+    assert visible_text(f"<html><link rel=stylesheet href=a.css>{page}").doubt is None
+
+
+def test_count_of_words_parts_those_that_rules_set_apart() -> None:
+    page = f"{ROWS}{GRID}{CELLS}<b class=n>7</b>8 <b>foo</b>bar"
+    words = [word for content in page_contents(f"<body>{page}") for word in words_of(content.text)]
+    assert " ".join(words) == "2 500 eur street 12 34 town qty 4 12 00 1 9 7 8 foobar"
+
+
 READABLE = (
     "<TITLE>b1</title ><p>b2&shy;b3 <b>b4</b>&#32;b5<br/>b6 &lt;b7&gt; b8<9</p><a title='b9'>b10</a><img alt=b11 src=x>"
     "<input value=\"b12 > b13\" placeholder='b14'><input type=password placeholder=b15><textarea>b16</textarea>"

@@ -492,3 +492,25 @@ def test_every_word_of_a_random_mime_tree_is_read_or_its_loss_is_named(file: Pat
         missing = [word for word in tree.words if word not in text]
         assert not missing, (seed, missing, tree.data, mail.items)
         assert not tree.losses or any("not read" in loss for loss in mail.losses), (seed, tree.data)
+
+
+SAVED_PAGE = (
+    "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n"
+    "Content-Location: https://x/a/p.html\n\n<link rel=stylesheet href={}><p class=r><b>2</b><b>500 EUR</b>\n--b\n"
+    "Content-Type: text/css\n{}\n\n.r{{display:flex}} .r b::after{{content:' net'}}\n--b--\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "header"),
+    [
+        ("cid:c@m", "Content-ID: <c@m>"),
+        ("../s.css", "Content-Location: https://x/s.css"),
+        ("cid:d", "Content-Location: cid:d"),
+    ],
+)
+def test_saved_page_is_read_with_the_style_sheets_that_were_saved_with_it(
+    file: Path, address: str, header: str
+) -> None:
+    mail = read(file, SAVED_PAGE.format(address, header))
+    assert mail.text.strip() == "2 net\n500 EUR net"

@@ -2,8 +2,10 @@
 
 import posixpath
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -32,7 +34,7 @@ MEDIA = "a recording, which is not read; add what is said in it as text"
 class EpubConverter(BuiltIn):
     """A chapter is a part; pages that the order of reading does not name come after the chapters."""
 
-    package, revision, modules = "lxml", 2, ("lxml.etree",)
+    package, revision, modules = "lxml", 3, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the chapters, then what is not read: pictures and recordings."""
@@ -86,19 +88,29 @@ def _values(book: zipfile.ZipFile, name: str, tag: str, attribute: str) -> list[
     return [] if root is None else [element.get(attribute, "") for element in root.iter(f"{{*}}{tag}")]
 
 
+def _style_sheet(book: zipfile.ZipFile, page: str, address: str) -> str | None:
+    """Returns the style sheet at an address in a page of the book; None if the book does not hold it."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(page), unquote(address.partition("#")[0])))
+    try:
+        return book.read(place).decode("utf-8", "replace")
+    except (KeyError, RuntimeError, OSError, zlib.error, zipfile.BadZipFile):  # or it is damaged or encrypted
+        return None
+
+
 def _page_parts(book: zipfile.ZipFile, name: str, *, place: str, names: list[str]) -> Iterator[Part]:
     try:
         page = decode_page(book.read(name))
+        seen = visible_text(page.text, style_sheet=partial(_style_sheet, book, name))
     except Exception as error:  # noqa: BLE001 - a damaged or encrypted chapter costs itself
         yield Part(locator=place, status=PartStatus.FAILED, reason=failure_reason(error))
         return
-    seen = visible_text(page.text)
     title = " ".join(seen.title.split())
     is_titled = seen.title in seen.text
     text = seen.text if is_titled else f"{seen.title}\n\n{seen.text}".strip()
     left_out = "\n".join([*seen.left_out, seen.title if is_titled else ""])
     locator = f"{place}: {title[:TITLE_CHARACTERS]}".removesuffix(": ")
-    yield from doubtful([Part(locator=locator, text=text, left_out=left_out)], page.doubt)
+    doubt = "; ".join(filter(None, (page.doubt, seen.doubt))) or None
+    yield from doubtful([Part(locator=locator, text=text, left_out=left_out)], doubt)
     folder = posixpath.dirname(name)
     inside = {*names}
     outside = [

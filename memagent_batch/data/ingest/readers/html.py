@@ -37,7 +37,7 @@ ENCODING_BYTES = 4 << 10
 class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    package, revision, modules = "lxml", 10, ("lxml.etree",)
+    package, revision, modules = "lxml", 11, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, a part for each picture that the page holds, and one for each kind of thing left unread."""
@@ -46,7 +46,8 @@ class HtmlConverter(BuiltIn):
         is_titled = seen.title in seen.text
         text = seen.text if is_titled else f"{seen.title}\n\n{seen.text}".strip()
         left_out = "\n".join([*seen.left_out, seen.title if is_titled else ""])
-        yield from doubtful([Part(locator=WHOLE_SOURCE, text=text, left_out=left_out)], page.doubt)
+        doubt = "; ".join(filter(None, (page.doubt, seen.doubt))) or None
+        yield from doubtful([Part(locator=WHOLE_SOURCE, text=text, left_out=left_out)], doubt)
         yield from unread_parts(seen)
 
 

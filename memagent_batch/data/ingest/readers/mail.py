@@ -1,7 +1,7 @@
 """E-mail by the standard library: a message (.eml) or a mailbox (.mbox); attachments are separate documents."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from email import message_from_bytes
 from email.errors import CloseBoundaryNotFoundDefect
@@ -9,6 +9,7 @@ from email.message import Message
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urljoin
 
 from memagent_batch.data.ingest.counts.mail import PROGRAM_HEADERS
 from memagent_batch.data.ingest.readers.charsets import Decoded, is_ascii_label
@@ -114,7 +115,7 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, revision, modules = "lxml", 14, ("lxml.etree",)
+    package, revision, modules = "lxml", 15, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -151,7 +152,7 @@ def message_items(
     locator = f"message {number}"
     try:
         message = parse_mail(repair_headers(data))
-        content = _Content(is_transcoded=is_transcoded, doubts=doubts)
+        content = _Content(is_transcoded=is_transcoded, doubts=doubts, style_sheets=_style_sheets(message))
         content.add(message, is_body=True)
         headers = [*_header_lines(message, content)]
         inside = {str(part["Content-Location"]).strip() for part in message.walk()}
@@ -189,6 +190,17 @@ def message_items(
             yield Part(locator=attachment.locator, status=PartStatus.FAILED, reason=DAMAGED_ENCODING)
 
 
+def _style_sheets(message: Message) -> dict[str, str]:
+    """Returns the style sheets in a message by their addresses."""
+    sheets = dict[str, str]()
+    for part in message.walk():
+        if part.get_content_type() == "text/css":
+            text = leaf_bytes(part)[0].decode("utf-8", "replace")
+            sheets[str(part.get("content-location") or "").strip()] = text
+            sheets[f"cid:{str(part.get('content-id') or '').strip().strip('<>')}"] = text
+    return sheets
+
+
 def _header_lines(message: Message, content: "_Content") -> Iterator[str]:
     others = (name for name in message if PROGRAM_HEADERS.fullmatch(name) is None)
     names = {name.lower(): name for name in (*others, *HEADERS)}
@@ -203,7 +215,14 @@ def _header_lines(message: Message, content: "_Content") -> Iterator[str]:
 class _Content:
     """What a message holds: its texts, in order, and the rest."""
 
-    def __init__(self, *, is_transcoded: bool, is_inside: bool = False, doubts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        is_transcoded: bool,
+        style_sheets: Mapping[str, str],
+        is_inside: bool = False,
+        doubts: Sequence[str] = (),
+    ) -> None:
         self.texts: list[str] = []
         self.left_out: list[str] = []
         """What the message says twice, or says of its form."""
@@ -220,7 +239,7 @@ class _Content:
         self.notes: dict[str, None] = {}
         self.label: str | None = None
         """The first charset that a text names."""
-        self._is_transcoded, self._is_inside = is_transcoded, is_inside
+        self._is_transcoded, self._is_inside, self._style_sheets = is_transcoded, is_inside, style_sheets
 
     def add(self, part: Message, *, is_body: bool = False) -> None:
         """Adds a part with all that is in it.
@@ -296,7 +315,7 @@ class _Content:
         """Adds plain text, then each alternative that says more than those before it; the files of all."""
         phrases, is_shown = set[tuple[str, ...]](), False
         for child in sorted(children, key=lambda child: child.get_content_type() != "text/plain"):
-            content = _Content(is_transcoded=self._is_transcoded, is_inside=True)
+            content = _Content(is_transcoded=self._is_transcoded, style_sheets=self._style_sheets, is_inside=True)
             content.add(child, is_body=True)
             more = set[tuple[str, ...]]().union(*map(find_phrases, content.texts)) - phrases
             phrases |= more
@@ -347,15 +366,7 @@ class _Content:
             self.files.append((part, None))
             return
         if is_page:
-            seen = visible_text(decoded.text)
-            is_titled = part.get("content-location") is not None and seen.title not in seen.text  # a saved page
-            self.left_out += [*seen.left_out, "" if is_titled else seen.title]
-            self.pictures += seen.pictures
-            self.outside_pictures += seen.outside_pictures
-            others = replace(seen, pictures=[], outside_pictures=[])
-            self.page_losses += unread_parts(others)
-            text = f"{seen.title}\n\n{seen.text}" if is_titled else seen.text
-            self._show(Decoded(text=text, doubt=decoded.doubt))
+            self._add_page(part, decoded)
         elif kind in HEADER_KINDS:
             self._show(decode_header(decoded.text))
         else:
@@ -365,6 +376,22 @@ class _Content:
             else:
                 self._show(Decoded(text=text, doubt=decoded.doubt))
         self._add_beside(footer)
+
+    def _add_page(self, part: Message, decoded: Decoded) -> None:
+        place = str(part.get("content-location") or "").strip()
+        seen = visible_text(
+            decoded.text, style_sheet=lambda address: self._style_sheets.get(urljoin(place, address.strip()))
+        )
+        if seen.doubt:
+            self.doubts[seen.doubt] = None
+        is_titled = part.get("content-location") is not None and seen.title not in seen.text  # a saved page
+        self.left_out += [*seen.left_out, "" if is_titled else seen.title]
+        self.pictures += seen.pictures
+        self.outside_pictures += seen.outside_pictures
+        others = replace(seen, pictures=[], outside_pictures=[])
+        self.page_losses += unread_parts(others)
+        text = f"{seen.title}\n\n{seen.text}" if is_titled else seen.text
+        self._show(Decoded(text=text, doubt=decoded.doubt))
 
     def _show(self, decoded: Decoded) -> None:
         """Adds a text without what is no text in it."""

@@ -89,7 +89,7 @@ FIRST_DICTIONARY = (
 class OutlookConverter(BuiltIn):
     """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
 
-    package, revision, modules = "olefile", 8, ("olefile", "lxml.etree")
+    package, revision, modules = "olefile", 9, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Returns the text of the message and of its attachments, and the losses: what could not be read."""

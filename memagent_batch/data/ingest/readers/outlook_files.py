@@ -70,7 +70,7 @@ SETTINGS_CLASS = "ipm.microsoft."
 class TnefConverter(BuiltIn):
     """The message is a part; its attachments, and messages inside it, are separate documents."""
 
-    package, revision, modules = "lxml", 2, ("lxml.etree",)
+    package, revision, modules = "lxml", 3, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text of the message and its attachments, and the losses: what could not be read."""
@@ -84,7 +84,7 @@ class TnefConverter(BuiltIn):
 class PstConverter(BuiltIn):
     """Each message of a mailbox is a part, folder after folder; their attachments are separate documents."""
 
-    package, revision, modules = "libpff-python", 2, ("pypff", "lxml.etree")
+    package, revision, modules = "libpff-python", 3, ("pypff", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the messages and their attachments, and the losses: what could not be read."""

@@ -1,12 +1,13 @@
 """The text of a page in HTML: all that a reader sees, or may see after a click, in the order of the page."""
 
+import posixpath
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urljoin
 
 from lxml import etree
 
@@ -21,11 +22,19 @@ from memagent_batch.data.ingest.readers.marks import (
     superscript,
 )
 from memagent_batch.data.ingest.readers.numbering import formatted
+from memagent_batch.data.ingest.readers.style_sheets import (
+    Rule,
+    Style,
+    StyleSheets,
+    content_pieces,
+    imported_sheets,
+    is_shown_elsewhere,
+)
 from memagent_batch.data.ingest.readers.symbols import symbol_font, to_unicode
 
-EDGE, CELL_END, ROW, ROW_END, GLUE = "\v", "\f", "\x1c", "\x1d", "\x1e"
+EDGE, CELL_END, ROW, ROW_END, GLUE, APART = "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f"
 """Stand for the beginning or end of a block, for the end of a cell, for those of a row, and for what joins a number of
-a list to the block behind it, until the text is put together."""
+a list to the block behind it, and for a place where no word goes on, until the text is put together."""
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
 PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre", "textarea")
 LISTS = ("caption", "dd", "dir", "dl", "dt", "legend", "li", "menu", "ol", "table", "ul")
@@ -40,15 +49,18 @@ BREAK_TAGS = {
     "li": (EDGE, EDGE),
 }
 """What stands for an element's beginning and end."""
-BLOCK_STYLE = re.compile(r"display\s*:\s*(?:block|flex|grid|list-item|table|table-row)\s*(?:;|!|$)", re.I)
-CELL_STYLE = re.compile(r"display\s*:\s*(?:inline-block|inline-flex|inline-grid|table-cell)", re.I)
-FONT_STYLE = re.compile(
-    r"font-family\s*:\s*[\"']?([^;,\"']+)|(?<![\w-])font\s*:[^;]*?[\"']?(wingdings[ 23]*|symbol)\b", re.I
+BLOCK_DISPLAYS = frozenset({"block", "flex", "grid", "list-item", "table", "table-row", "flow-root", "table-caption"})
+APART_DISPLAYS = frozenset({"inline-block", "inline-flex", "inline-grid", "inline-table", "table-cell"})
+NO_ITEMS = (BLOCK_DISPLAYS | APART_DISPLAYS | {"inline"}) - {"list-item"}
+"""Ways to show an element of a list that leave out its number."""
+CONTAINERS = frozenset({"flex", "grid", "inline-flex", "inline-grid"})
+"""Ways to show an element in which each element inside is a block."""
+SYMBOL_FONT = re.compile(r"(?<![\w-])(wingdings[ 23]*|symbol)(?![\w-])")
+LIST_STYLE = re.compile(
+    r"(?<![\w-])(none|disc|circle|square|decimal|(?:lower|upper)-(?:alpha|latin|roman)|decimal-leading-zero)(?![\w-])"
 )
-LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]*?(none|(?:lower|upper)-(?:alpha|latin|roman))", re.I)
-STRUCK_STYLE = re.compile(r"text-decoration(?:-line)?\s*:[^;]*line-through", re.I)
-RAISED_STYLE = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
-SELECTOR = re.compile(r"([\w-]*)(?:\.([\w-]+)|#([\w-]+))?")
+RAISED_STYLE = re.compile(r"(super|sub)\b|([+-]?)(?=[\d.]*[1-9])[\d.]+(?:em|ex|rem|p[xt]|%)")
+SMALL_FONT = re.compile(r"0?\.\d+r?em|[1-8]?\d(?:\.\d+)?%|(?:x+-)?small(?:er)?")
 PICTURE_STYLE = re.compile(
     r"(?:background|background-image|content|list-style|list-style-image|border-image|mask|mask-image)\s*:[^;{}]*?"
     r"url\(\s*(?:\"([^\"]*)\"|'([^']*)'|([^)\"'\s]+))",
@@ -58,7 +70,9 @@ STRUCK_TAGS = frozenset({"del", "s", "strike"})
 NUMBER_FORMATS = (
     dict.fromkeys(("a", "lower-alpha", "lower-latin"), "lowerLetter")
     | dict.fromkeys(("A", "upper-alpha", "upper-latin"), "upperLetter")
-    | {"i": "lowerRoman", "lower-roman": "lowerRoman", "I": "upperRoman", "upper-roman": "upperRoman", "none": "none"}
+    | {"i": "lowerRoman", "lower-roman": "lowerRoman", "I": "upperRoman", "upper-roman": "upperRoman", "1": "decimal"}
+    | {"decimal": "decimal", "decimal-leading-zero": "decimalZero"}
+    | dict.fromkeys(("none", "disc", "circle", "square"), "none")
 )
 """Formats of numbers of a list, as `type` or a style names them."""
 
@@ -75,6 +89,16 @@ CELL_CHARACTERS = 300
 """Longest cell of a row that is one line, whatever paragraphs are in its cells; longer ones are columns of a page."""
 CELLS_APART = "|"
 """Stands between the cells of a row."""
+MOST_NAMED, NAME_CHARACTERS = 5, 60
+"""Rules, style sheets and words that a doubt names, and the longest name there."""
+OUT_OF_FLOW = ("absolute", "fixed")
+IMPORTED_SHEETS = 100
+"""Most style sheets that one imports."""
+UNREAD_CONTENT = frozenset({"target-counter", "target-counters", "target-text", "string", "element"})
+"""Functions of style sheets that write words of another place."""
+NUMBER = re.compile(r"[+-]?\d{1,9}")
+ICONS = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
+"""Characters that only the font of a page gives a shape."""
 SPANNED_CELLS = 100
 """Most columns or rows that a cell is taken to span."""
 
@@ -121,17 +145,49 @@ class VisibleText:
     inner_pages: bool = False
     """Whether it shows other pages, which are not in it."""
     has_script: bool = False
+    unread_rules: list[str] = field(default_factory=list)
+    """Selectors of rules by which its style sheets write, number, raise or strike out words, and which are not read."""
+    outside_style_sheets: list[str] = field(default_factory=list)
+    """Addresses of style sheets that it links to and that are not known."""
+    run_together: list[str] = field(default_factory=list)
+    """Words that those may set apart."""
     failure: str | None = None
 
+    @property
+    def doubt(self) -> str | None:
+        """Why some of its text may be wrong."""
+        reasons = list[str]()
+        if self.unread_rules:
+            rules = _named(self.unread_rules)
+            reasons.append(
+                f"rules of its style sheets that may write, number or strike out words are not read: {rules}"
+            )
+        if self.run_together:
+            sheets, words = _named(self.outside_style_sheets), _named(self.run_together)
+            reasons.append(f"style sheets that it links to and does not hold ({sheets}) may set words apart in {words}")
+        return f"{'; '.join(reasons)}; save it as PDF to be sure" if reasons else None
 
-def visible_text(page: str) -> VisibleText:
-    """Reads a page, a line for each block or row. Nothing is left out as unimportant."""
+
+def _named(names: Sequence[str]) -> str:
+    """Returns some names in a line, each once."""
+    names = [*dict.fromkeys(name[-NAME_CHARACTERS:] for name in names)]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def visible_text(page: str, *, style_sheet: Callable[[str], str | None] = lambda _: None) -> VisibleText:
+    """Reads a page, a line for each block or row. Nothing is left out as unimportant.
+
+    Args:
+        page: the page.
+        style_sheet: returns the style sheet at an address as the page names it; None if it is not known.
+    """
     seen = VisibleText()
-    seen.text = _read_page(page, seen)
+    seen.text = _read_page(page, seen, style_sheet)
     return seen
 
 
-def _read_page(page: str, seen: VisibleText) -> str:
+def _read_page(page: str, seen: VisibleText, style_sheet: Callable[[str], str | None] = lambda _: None) -> str:
     """Returns the text of a page, or of one inside it; what else it shows is added to `seen`."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     source = PAGE_END.sub("<br>", _without_sections(page)).translate(CONTROLS).encode("utf-8", errors="replace")
@@ -140,10 +196,11 @@ def _read_page(page: str, seen: VisibleText) -> str:
         seen.failure = f"its HTML can't be read to the end: {parser.error_log.last_error.message}"
     if root is None:
         return ""
-    text = _PageReader(root, seen).read().translate(INVISIBLE)
+    text = _PageReader(root, seen, style_sheet).read().translate(INVISIBLE)
     text = RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
     text = re.sub(r"(\[struck out: [^\[\]]*\])(?=\w)", r"\1 ", text)
     text = re.sub(f"{GLUE}[{EDGE}\\s]*", "", text)
+    text = re.sub(f"(?<=\\w){APART}+(?=\\w)", " ", text).replace(APART, "")
     text = re.sub(f"[{ROW}{ROW_END}]", EDGE, INNER_ROW.sub(_row, text))
     blocks = "\n".join(block for block in text.split(EDGE) if block.strip(f" {CELL_END}"))
     lines = ((" ".join(cell.split()) for cell in line.split(CELL_END)) for line in blocks.split("\n"))
@@ -198,26 +255,42 @@ class _Table:
         self.column = 0
 
 
+@dataclass(slots=True)
+class _Styled:
+    """How an element is shown that is not at its end."""
+
+    style: Style = field(default_factory=dict)
+    generated: dict[str, Style] = field(default_factory=dict)
+    """How what style sheets write is shown: `before`, `after` and `marker`."""
+    edges: tuple[str, str] = ("", "")
+    names: frozenset[str] = frozenset({""})
+    """Its tag, classes and id, and those of the elements around it."""
+
+
 class _PageReader:
     """Walks through a page once and writes its text."""
 
-    def __init__(self, root: Any, seen: VisibleText) -> None:
-        self._root, self._seen = root, seen
+    def __init__(self, root: Any, seen: VisibleText, style_sheet: Callable[[str], str | None]) -> None:
+        self._root, self._seen, self._style_sheet = root, seen, style_sheet
         self._outputs: list[list[str]] = [[]]
         """Texts in order: of the page, and of each element that will be marked and is not at its end."""
         self._open: list[list[Callable[[str], str]]] = []
         """What writes the mark of each element that is not at its end."""
         self._fonts: list[str | None] = [None]
         self._tables: list[_Table] = []
-        self._numbers: list[int | None] = []
-        """The next number of each list that is not at its end; None if its items have none."""
-        self._num_verbatim = self._num_struck = 0
-        self._struck_selectors: set[tuple[str, str, str]] = set()
+        self._numbers: list[int] = []
+        """The next number of each list that is not at its end."""
+        self._num_verbatim = self._num_struck = self._num_scripts = 0
+        self._is_after_element = False
+        """Whether an element has just ended where a style sheet that is not known may set words apart."""
+        self._sheets = StyleSheets([])
+        self._styled: list[_Styled] = [_Styled()]
+        self._counters: dict[str, list[tuple[int, int]]] = {}
+        """The counters of style sheets by name, inner ones last: the depth at which each began, and its number."""
 
     def read(self) -> str:
         """Returns the text with signs for the edges of its blocks and cells."""
-        for style in self._root.iter("style"):
-            self._read_rules(style.text or "")
+        self._sheets = StyleSheets([*self._read_sheets()])
         walk = etree.iterwalk(self._root, events=("start", "end"))
         for event, element in walk:
             if event == "end":
@@ -226,16 +299,31 @@ class _PageReader:
                 walk.skip_subtree()
         return "".join(self._outputs[0])
 
-    def _read_rules(self, rules: str) -> None:
-        for rule in rules.split("}"):
-            selectors, _, declarations = rule.rpartition("{")
-            if not STRUCK_STYLE.search(declarations):
+    def _read_sheets(self) -> Iterator[str]:
+        """Yields the style sheets in the page, and those that are known of the ones that it links to."""
+        for element in self._root.iter("style", "link"):
+            if is_shown_elsewhere(element.get("media") or ""):
                 continue
-            for selector in selectors.rpartition("{")[2].split(","):
-                simple = SELECTOR.fullmatch(selector.strip())
-                if simple is not None and simple[0]:
-                    self._struck_selectors.add((simple[1].lower(), simple[2] or "", simple[3] or ""))
-        self._add_style_pictures(rules)
+            if element.tag == "style":
+                self._add_style_pictures(element.text or "")
+                yield from self._with_imported(element.text or "", "", set())
+            elif "stylesheet" in (rel := element.get("rel", "").lower()) and "alternate" not in rel:
+                yield from self._linked(element.get("href", ""), set())
+
+    def _linked(self, address: str, known: set[str]) -> Iterator[str]:
+        """Yields the style sheet at an address, after those that it imports; `known` has what was read before it."""
+        sheet = self._style_sheet(address) if len(known) < IMPORTED_SHEETS else ""
+        known.add(address)
+        if sheet is None:
+            self._seen.outside_style_sheets.append(address)
+        else:
+            yield from self._with_imported(sheet, address, known)
+
+    def _with_imported(self, sheet: str, place: str, known: set[str]) -> Iterator[str]:
+        for address in (_resolved(place, address) for address in imported_sheets(sheet)):
+            if address not in known:
+                yield from self._linked(address, known)
+        yield sheet
 
     def _add_style_pictures(self, style: str) -> None:
         for found in PICTURE_STYLE.finditer(style):
@@ -244,24 +332,31 @@ class _PageReader:
     def _start(self, element: Any) -> bool:
         """Writes what stands at the beginning of an element; tells whether what is inside is passed over."""
         tag = _tag(element)
-        marks = self._marks(element, tag)
+        styled = self._read_style(element, tag)
+        marks = self._marks(element, tag, styled.style)
         self._open.append(marks)
         self._outputs += [[] for _ in marks]
         self._num_struck += _write_struck in marks
-        self._fonts.append(_font(element) or self._fonts[-1])
+        self._num_scripts += any(mark is not _write_struck for mark in marks)
+        self._fonts.append(_font(element, styled.style) or self._fonts[-1])
         self._num_verbatim += tag in ("pre", "textarea")
         if element.get("style"):
             self._add_style_pictures(element.get("style"))
-        self._write(_edges(element, tag)[0])
+        if self._is_after_element and self._seen.outside_style_sheets and styled.edges == ("", ""):
+            self._add_run_together(element)
+        self._is_after_element = False
+        self._write(styled.edges[0])
         if tag == "table":
             self._tables.append(_Table())
         elif tag in ("td", "th") and self._tables:
             self._write(self._tables[-1].covered_cells())
         elif tag in ("ol", "ul", "menu", "dir"):
             default = sum(_tag(each) == "li" for each in element) if element.get("reversed") is not None else 1
-            self._numbers.append(_integer(element.get("start"), default) if tag == "ol" else None)
-        elif tag == "li":
-            self._write_number(element)
+            self._numbers.append(_integer(element.get("start"), default) if tag == "ol" else 1)
+        self._count(styled.style)
+        if tag == "li":
+            self._write_number(element, styled)
+        self._write_generated(element, tag, styled, "before")
         content = self._content(element, tag)
         self._write(content if content is not None else "")
         if content is None:
@@ -269,7 +364,8 @@ class _PageReader:
         return content is not None
 
     def _end(self, element: Any) -> None:
-        tag = _tag(element)
+        tag, styled = _tag(element), self._styled[-1]
+        self._write_generated(element, tag, styled, "after")
         self._write(self._tooltip(element, tag))
         if tag in ("ol", "ul", "menu", "dir") and self._numbers:
             self._numbers.pop()
@@ -281,11 +377,25 @@ class _PageReader:
         for mark in reversed(marks):
             self._write(mark("".join(self._outputs.pop())))
         self._num_struck -= _write_struck in marks
-        self._write(_edges(element, tag)[1])
+        self._num_scripts -= any(mark is not _write_struck for mark in marks)
+        self._styled.pop()
+        for name in [*self._counters]:  # a counter also counts for the elements beside the one at which it began
+            self._end_counters(name, len(self._styled) + 2)
+        self._write(styled.edges[1])
         if marks and marks != [_write_struck] and element.tail:
             last = next((piece[-1] for piece in reversed(self._outputs[-1]) if piece), "")
             self._write(" " if run_together(last, element.tail[0]) else "")
+        self._is_after_element = styled.edges == ("", "") and not element.tail
         self._write_text(element.tail)
+
+    def _add_run_together(self, element: Any) -> None:
+        """Names words that become one where an element follows another one, if numbers or capitals stand there."""
+        before = re.split(r"[\s\x00-\x1f]", "".join(self._outputs[-1][-9:])[-NAME_CHARACTERS:])[-1]
+        after = "".join(islice(element.itertext(), 9))[:NAME_CHARACTERS]
+        if before[-1:].isalnum() and after[:1].isalnum():
+            is_number = before[-1].isdigit() or after[0].isdigit()
+            if is_number or (before[-1].islower() and after[0].isupper()):
+                self._seen.run_together.append(f"{before}{after.split()[0]}")
 
     def _write(self, text: str) -> None:
         self._outputs[-1].append(text)
@@ -299,27 +409,127 @@ class _PageReader:
                 self._seen.left_out.append(text)
             self._write(shown if self._num_verbatim else re.sub(r"\s+", " ", shown))
 
-    def _marks(self, element: Any, tag: str) -> list[Callable[[str], str]]:
+    def _read_style(self, element: Any, tag: str) -> "_Styled":
+        """Finds out what rules and attributes say of how an element is shown."""
+        around = self._styled[-1].names
+        rules = self._sheets.rules(element, around)
+        certain = [rule for rule in rules if rule.is_certain and not rule.pseudo]
+        styled = _Styled(style=self._sheets.merge(certain, element.get("style") or ""))
+        styled.names = self._sheets.names(element, around)
+        styled.edges = _edges(element, tag, styled.style, self._styled[-1].style)
+        if len(certain) < len(rules):
+            for name in ("before", "after", "marker"):
+                styled.generated[name] = self._sheets.merge(
+                    [each for each in rules if each.pseudo == name and each.is_certain]
+                )
+            self._add_unread([rule for rule in rules if not rule.is_certain], tag, styled)
+        self._styled.append(styled)
+        return styled
+
+    def _add_unread(self, rules: list[Rule], tag: str, styled: "_Styled") -> None:
+        """Names rules that may change words of an element; words that they may set apart are set apart."""
+        for rule in rules:
+            style = self._sheets.merge([rule])
+            if rule.pseudo:
+                is_unread = _has_words(style.get("content", ""))
+            else:
+                is_list = tag in ("ol", "li") and "list-style-type" in style
+                is_unread = is_list or _is_struck(style) or bool(_script(style)) or "counter-increment" in style
+                if styled.edges == ("", "") and style.get("display") in BLOCK_DISPLAYS | APART_DISPLAYS:
+                    styled.edges = (" ", " ")
+            if is_unread:
+                self._seen.unread_rules.append(rule.selector)
+
+    def _marks(self, element: Any, tag: str, style: Style) -> list[Callable[[str], str]]:
         marks: list[Callable[[str], str]] = []
-        style = element.get("style", "")
-        if self._num_struck == 0 and (
-            tag in STRUCK_TAGS or STRUCK_STYLE.search(style) or self._is_struck(element, tag)
-        ):
+        if self._num_struck == 0 and (tag in STRUCK_TAGS or _is_struck(style)):
             marks.append(_write_struck)
-        raised = RAISED_STYLE.search(style) if style else None
-        script = tag if tag in ("sup", "sub") else raised[1].lower() if raised is not None else ""
+        script = tag if tag in ("sup", "sub") else "" if self._num_scripts else _script(style)
         if script and tag not in ("td", "th", "tr", "img"):
             is_note = script == "sup" and _is_note(element)
-            marks.append(_write_note if is_note else superscript if script[:3] == "sup" else subscript)
+            marks.append(_write_note if is_note else superscript if script == "sup" else subscript)
         return marks
 
-    def _is_struck(self, element: Any, tag: str) -> bool:
-        if not self._struck_selectors:
-            return False
-        names = ["", *element.get("class", "").split()]
-        keys = {(each, name, "") for each in ("", tag) for name in names}
-        keys |= {(each, "", element.get("id", "")) for each in ("", tag)}
-        return not keys.isdisjoint(self._struck_selectors)
+    def _count(self, style: Style, *, depth: int = 0) -> None:
+        """Sets counters as a style says."""
+        depth += len(self._styled)
+        for name, number in _counter_steps(style.get("counter-reset", ""), 0):
+            self._end_counters(name, depth)
+            self._counters.setdefault(name, []).append((depth, number))
+        for property_name in ("counter-increment", "counter-set"):
+            is_step = property_name == "counter-increment"
+            for name, number in _counter_steps(style.get(property_name, ""), int(is_step)):
+                counters = self._counters.setdefault(name, [])
+                began, before = counters.pop() if counters else (depth, 0)
+                counters.append((began, before + number if is_step else number))
+
+    def _end_counters(self, name: str, depth: int) -> None:
+        """Ends counters that began at a depth or further inside."""
+        counters = self._counters.get(name, [])
+        while counters and counters[-1][0] >= depth:
+            counters.pop()
+        if not counters:
+            self._counters.pop(name, None)
+
+    def _write_generated(self, element: Any, tag: str, styled: "_Styled", name: str) -> None:
+        """Writes what a style sheet shows before or after the text of an element."""
+        style = styled.generated.get(name)
+        if not style or tag in UNSHOWN_TAGS or tag in self._REPLACEMENTS:
+            return
+        if style.get("display") == "none" or style.get("visibility") == "hidden":
+            return
+        self._count(style, depth=1)
+        text = self._generated(element, style.get("content", ""))
+        if text is None:
+            rules = (
+                rule
+                for rule in self._sheets.rules(element, self._styled[-2].names)
+                if rule.pseudo == name and "content" in rule.ordinary
+            )
+            self._seen.unread_rules += (rule.selector for rule in rules)
+        elif text and not (tag == "q" and not any(map(str.isalnum, text))):
+            script = _script(style)
+            text = superscript(text) if script == "sup" else subscript(text) if script else text
+            edge = EDGE if style.get("display") in BLOCK_DISPLAYS else APART
+            self._write(f"{edge}{text}{edge}{GLUE if tag == 'li' and name != 'after' and edge == APART else ''}")
+
+    def _generated(self, element: Any, content: str) -> str | None:
+        """Returns the text of a value of `content`; None if it has words that can't be told."""
+        texts = list[str]()
+        for kind, inside in content_pieces(content):
+            if kind == "/":  # behind it stands what is read to the blind
+                break
+            values = self._sheets.texts.get(inside.split(",")[0].strip(), {inside}) if kind == "var" else ()
+            if kind in UNREAD_CONTENT or any(map(_has_words, values)):
+                return None
+            texts.append(self._content_text(element, kind, inside))
+        return "".join(texts).translate(CONTROLS).replace("\n", " ")
+
+    def _content_text(self, element: Any, kind: str, inside: str) -> str:
+        match kind:
+            case "text":
+                return ICONS.sub("", inside)
+            case "attr":
+                return element.get(inside.split(",")[0].strip().lower()) or ""
+            case "counter" | "counters":
+                return self._counted(kind, inside)
+            case "open-quote" | "close-quote":
+                return '"'
+        return ""
+
+    def _counted(self, kind: str, inside: str) -> str:
+        """Returns what `counter()` or `counters()` shows."""
+        pieces = [text for _, text in content_pieces(f"'{inside.split(',')[0].strip()}'")]
+        strings = [text for each, text in content_pieces(inside) if each == "text"]
+        words = [each for each, _ in content_pieces(inside) if each != "text"]
+        number_format = NUMBER_FORMATS.get(words[-1] if len(words) > 1 else "decimal", "decimal")
+        name = pieces[0].lower()
+        if name == "list-item" and name not in self._counters:
+            numbers = [number - 1 for number in self._numbers]
+        else:
+            numbers = [number for _, number in self._counters.get(name, [(0, 0)])]
+        shown = numbers if kind == "counters" else numbers[-1:]
+        return (strings[0] if strings else "").join(formatted(number, number_format) for number in shown)
 
     def _end_cell(self, element: Any, tag: str) -> None:
         if tag == "table":
@@ -329,14 +539,22 @@ class _PageReader:
         else:
             self._write(self._tables[-1].end_cell(element))
 
-    def _write_number(self, element: Any) -> None:
-        if not self._numbers or self._numbers[-1] is None:
+    def _write_number(self, element: Any, styled: "_Styled") -> None:
+        if not self._numbers:
             return
         number = _integer(element.get("value"), self._numbers[-1])
         parent = element.getparent()
         is_reversed = parent is not None and parent.get("reversed") is not None
         self._numbers[-1] = number + (-1 if is_reversed else 1)
-        shown = formatted(number, _number_format(element) or _number_format(parent) or "decimal")
+        if styled.style.get("display") in NO_ITEMS:
+            return
+        if styled.generated.get("marker", {}).get("content", "normal") not in ("normal", "none"):
+            self._write_generated(element, "li", styled, "marker")
+            return
+        ordered = "decimal" if parent is not None and _tag(parent) == "ol" else "none"
+        inherited = self._styled[-2].style if parent is not None else {}
+        number_format = _number_format(element, styled.style) or _number_format(parent, inherited) or ordered
+        shown = formatted(number, number_format)
         text = "".join(islice(element.itertext(), 9)).lstrip()[: len(shown) + 1]
         if shown and text not in (f"{shown}.", f"{shown})"):
             self._write(f"{shown}. {GLUE}")
@@ -367,7 +585,7 @@ class _PageReader:
             return ""
         self._add_media(element, tag)
         if tag in ("iframe", "frame") and element.get("srcdoc"):
-            return f"{EDGE}{_read_page(element.get('srcdoc'), self._seen)}{EDGE}"
+            return f"{EDGE}{_read_page(element.get('srcdoc'), self._seen, self._style_sheet)}{EDGE}"
         if element.get("role", "").lower() in CHECKED_ROLES:
             self._write(f" {CHECKED if element.get('aria-checked') == 'true' else UNCHECKED} ")
         if tag == "textarea" and not (element.text or "").strip():
@@ -480,16 +698,80 @@ def _tag(element: Any) -> str:
     return element.tag.rpartition(":")[2].lower() if isinstance(element.tag, str) else ""
 
 
-def _edges(element: Any, tag: str) -> tuple[str, str]:
+def _edges(element: Any, tag: str, style: Style, around: Style) -> tuple[str, str]:
+    """Returns what stands for the beginning and end of an element.
+
+    Args:
+        element: the element.
+        tag: its tag.
+        style: how it is shown.
+        around: how the element around it is shown.
+    """
     edges = BREAK_TAGS.get(tag)
-    if edges is None and "display" in (style := element.get("style", "")):
-        return (EDGE, EDGE) if BLOCK_STYLE.search(style) else (" ", " ") if CELL_STYLE.search(style) else ("", "")
-    return edges or ("", "")
+    if tag in ("tr", "td", "th", "br") or edges == (EDGE, EDGE):
+        return edges or ("", "")
+    container, display = around.get("display", ""), style.get("display", "")
+    if container in CONTAINERS and display != "none":
+        return (" ", " ") if container.startswith("inline") else (EDGE, EDGE)
+    if edges is not None:
+        return edges
+    if style.get("float", "none") != "none":  # beside the text
+        return ("", "") if _is_initial(element) else (" ", " ")
+    if display in BLOCK_DISPLAYS:
+        return EDGE, EDGE
+    return (" ", " ") if display in APART_DISPLAYS or style.get("position") in OUT_OF_FLOW else ("", "")
 
 
-def _font(element: Any) -> str | None:
-    style = FONT_STYLE.search(element.get("style")) if element.get("style") else None
-    name = element.get("face") or (style and (style[1] or style[2]))
+def _is_initial(element: Any) -> bool:
+    """Returns whether an element is the first letter of a word."""
+    text = "".join(islice(element.itertext(), 9)).strip()
+    return len(text) == 1 and text.isalpha() and (element.tail or "")[:1].isalpha()
+
+
+def _is_struck(style: Style) -> bool:
+    return "line-through" in style.get("text-decoration", "")
+
+
+def _script(style: Style) -> str:
+    """Returns `sup` or `sub` for what is shown raised or lowered; otherwise nothing."""
+    place = RAISED_STYLE.match(style.get("vertical-align", ""))
+    if place is not None and place[1]:
+        return place[1][:3]
+    is_small = SMALL_FONT.fullmatch(style.get("font-size", "")) is not None
+    if place is not None:
+        return ("sub" if place[2] == "-" else "sup") if is_small else ""
+    shift = RAISED_STYLE.match(style.get("top", "")) if style.get("position") == "relative" else None
+    return ("sup" if shift[2] == "-" else "sub") if shift is not None and is_small else ""
+
+
+def _has_words(content: str) -> bool:
+    """Returns whether a value of `content` shows letters or digits."""
+    return any(
+        any(map(str.isalnum, inside)) if kind == "text" else kind in ("attr", "counter", "counters", "var")
+        for kind, inside in content_pieces(content)
+    )
+
+
+def _resolved(place: str, address: str) -> str:
+    """Returns an address that stands in a style sheet at a place, as the page would write it."""
+    if re.match(r"[\w+.-]+:|/", address):
+        return address
+    return urljoin(place, address) if "://" in place else posixpath.join(posixpath.dirname(place), address)
+
+
+def _counter_steps(value: str, otherwise: int) -> Iterator[tuple[str, int]]:
+    """Yields names of counters, each with the number behind it."""
+    words = value.split()
+    for place, name in enumerate(words):
+        if name != "none" and not NUMBER.fullmatch(name):
+            number = words[place + 1] if place + 1 < len(words) else ""
+            yield name, int(number) if NUMBER.fullmatch(number) else otherwise
+
+
+def _font(element: Any, style: Style) -> str | None:
+    family = style.get("font-family", "")
+    symbols = SYMBOL_FONT.search(family) if family[:1].isdigit() else None
+    name = element.get("face") or (symbols[1] if symbols is not None else family.split(",")[0])
     return name.strip().strip("\"'") if name else None
 
 
@@ -534,11 +816,11 @@ def _ruby(element: Any) -> str | None:
     return None if has_own else f"({''.join(element.itertext())})"
 
 
-def _number_format(element: Any) -> str | None:
+def _number_format(element: Any, style: Style) -> str | None:
     if element is None:
         return None
-    style = LIST_STYLE.search(element.get("style", ""))
-    return NUMBER_FORMATS.get(style[1].lower() if style is not None else element.get("type", ""))
+    named = LIST_STYLE.search(style.get("list-style-type", ""))
+    return NUMBER_FORMATS.get(named[1] if named is not None else element.get("type", ""))
 
 
 def _span(value: str | None) -> int:
