@@ -145,6 +145,11 @@ WRITTEN = (
             "May not sublet for EUR 500 Name",
         ),
         (f"{WRITTEN}<label class=r>Name</label>", "Name (required)"),
+        (
+            "<style>.u, sup{vertical-align:super} .w{font:bold 9pt Wingdings,serif} .w i{font:inherit}</style>"
+            "10<b class=u><sup>6</sup></b> 10<sup><b class=u>7</b></sup> <b class=w><i>&#254;</i></b>",
+            "10^6 10^7 ☑",
+        ),
         ("<style>m::before{content:attr(n)}</style>on<m n=2>30</m> days", "on 2 30 days"),
         (
             "<style>h2:before{counter-increment:h;content:'Part ' counter(h,upper-roman) ': '}</style><h2>A</h2>",

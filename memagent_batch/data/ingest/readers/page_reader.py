@@ -55,7 +55,7 @@ NO_ITEMS = (BLOCK_DISPLAYS | APART_DISPLAYS | {"inline"}) - {"list-item"}
 """Ways to show an element of a list that leave out its number."""
 CONTAINERS = frozenset({"flex", "grid", "inline-flex", "inline-grid"})
 """Ways to show an element in which each element inside is a block."""
-SYMBOL_FONT = re.compile(r"(?<![\w-])(wingdings[ 23]*|symbol)(?![\w-])")
+SYMBOL_FONT = re.compile(r"\d\S*\s+[\"']?(wingdings[ 23]*|symbol)(?![\w-])")
 LIST_STYLE = re.compile(
     r"(?<![\w-])(none|disc|circle|square|decimal|(?:lower|upper)-(?:alpha|latin|roman)|decimal-leading-zero)(?![\w-])"
 )
@@ -445,6 +445,8 @@ class _PageReader:
         if self._num_struck == 0 and (tag in STRUCK_TAGS or _is_struck(style)):
             marks.append(_write_struck)
         script = tag if tag in ("sup", "sub") else "" if self._num_scripts else _script(style)
+        if script and tag not in ("sup", "sub") and next(element.iter("sup", "sub"), None) is not None:
+            script = ""  # which is marked there
         if script and tag not in ("td", "th", "tr", "img"):
             is_note = script == "sup" and _is_note(element)
             marks.append(_write_note if is_note else superscript if script == "sup" else subscript)
@@ -769,8 +771,8 @@ def _counter_steps(value: str, otherwise: int) -> Iterator[tuple[str, int]]:
 
 
 def _font(element: Any, style: Style) -> str | None:
-    family = style.get("font-family", "")
-    symbols = SYMBOL_FONT.search(family) if family[:1].isdigit() else None
+    family = style.get("font-family", "").replace("inherit", "")
+    symbols = SYMBOL_FONT.search(family)
     name = element.get("face") or (symbols[1] if symbols is not None else family.split(",")[0])
     return name.strip().strip("\"'") if name else None
 
