@@ -205,8 +205,9 @@ async def test_complete_response_that_is_no_whole_completion_is_asked_for_again_
 async def test_complete_prompt_that_was_cut_stops_the_run_unless_it_is_read_whole_when_it_is_asked_again(
     tiny_tokenizer: Tokenizer,
 ) -> None:
-    cut = usage_reply(prompt_tokens=2)
-    with scripted_server(cut, completion_reply(), cut) as script:
+    body = json.loads(completion_reply("of a part").body) | {"usage": {"prompt_tokens": 2}}
+    cut = Reply(body=json.dumps(body).encode())
+    with scripted_server(cut, completion_reply(), cut) as script:  # as if the first of two servers had a small window
         async with started(script, tiny_tokenizer) as engine:
             assert (await engine.complete(PROMPT, seed=0)).text == "noted"
             with pytest.raises(EngineRefusedError, match=r"a prompt of 2 tokens where 3 were sent.*--max-model-len"):

@@ -81,6 +81,22 @@ async def test_counts_without_what_is_cached_are_not_trusted_and_stop_no_run() -
     assert not counts.are_trusted
 
 
+async def test_server_that_cuts_beside_one_that_does_not_is_found_each_time() -> None:
+    whole, small = Server(share=1.0), Server(share=1.0, window=1000)
+    asked = 0
+
+    async def ask(prompt: Prompt) -> int:
+        nonlocal asked
+        asked += 1
+        return (whole, small)[asked % 2].count(prompt)  # in turn
+
+    counts = PromptCounts(ask, probe_tokens=16)
+    for num_tokens in (1900, 3000, 3000):
+        assert not await counts.is_cut(prompt_of(num_tokens), whole.count(prompt_of(num_tokens)))
+        assert await counts.is_cut(prompt_of(num_tokens), small.count(prompt_of(num_tokens)))
+    assert counts.are_trusted
+
+
 async def test_reply_without_a_count_or_of_a_short_prompt_says_nothing() -> None:
     server = Server(share=1.0)
     counts = server.counts()

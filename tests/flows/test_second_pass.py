@@ -103,7 +103,7 @@ def test_second_pass_in_slices_reads_each_reading_in_one_of_them(passes: Passes)
 
 
 def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(OutputError, match=r"no run has finished at .*first"):
+    with pytest.raises(OutputError, match=r"nothing is at .*first"):
         passes.second()
     passes.first()
     with pytest.raises(InputError, match=r'^again_where: .*"confidenc" not found'):

@@ -69,7 +69,7 @@ def test_results_of_an_output_without_a_run_are_refused(
     outputs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["results", "--over", outputs[0], str(tmp_path / "gone"), "--to", str(tmp_path / "x.parquet")]) == 2
-    assert "no run has finished at" in capsys.readouterr().err
+    assert "nothing is at" in capsys.readouterr().err
     assert main(["results", "--over", outputs[0], "--to", str(tmp_path / "x.parquet")]) == 2
     assert "at least one second pass" in capsys.readouterr().err
     assert not (tmp_path / "x.parquet").exists()

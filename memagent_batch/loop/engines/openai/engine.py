@@ -64,6 +64,9 @@ START_TRIES = 3
 EMPTY_TRIES = 3
 """Most requests for a completion that ends by itself and says nothing: it may pass."""
 
+CUT_TRIES = 3
+"""Most requests for a turn whose replies say that a part of the prompt was read."""
+
 REFUSED_PROBES = 5
 """Probes that are refused in a row, with back-off, before the endpoint counts as one that refuses everything: a gateway
 with several servers behind it may refuse some requests."""
@@ -187,9 +190,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         form = await self._guide_form(guide.kind) if guide else None
         send = partial(self._try_turn, prompt, seed=seed, form=form)
         for _ in range(EMPTY_TRIES):  # an empty completion may be a passing fault
-            response = await self._outage.answer(send)
-            completion = self._completion(response, prompt=prompt, form=form)
-            await self._require_whole(prompt, response)
+            completion = await self._answer_whole(prompt, send, form=form)
             reason, budget = completion.finish_reason, prompt.max_tokens
             why_empty = why_unanswered(completion.text, finish_reason=reason, max_tokens=budget, guide=guide)
             if why_empty is None or reason is FinishReason.LENGTH:
@@ -414,23 +415,46 @@ class OpenAIEngine(OpenAIConfig, Engine):
             raise EngineStartError(f"{error}; no reading could be trusted") from error
         self._counts.note_overhead(response.num_read)
 
+    async def _answer_whole(
+        self, prompt: Prompt, send: Callable[[], Awaitable[Response | Failure]], *, form: GuideForm | None
+    ) -> Completion:
+        """The completion of a prompt that was read whole: one of which a part was read is asked for again.
+
+        Behind one address there may be several servers, of which one has a smaller window.
+
+        Raises:
+            EngineRefusedError: a part was read again and again.
+        """
+        for number in range(CUT_TRIES):
+            response = await self._outage.answer(send)
+            completion = self._completion(response, prompt=prompt, form=form)
+            if await self._is_whole(prompt, response):
+                return completion
+            log.info(f"{self._turn(prompt)} was cut, try {number + 1} of {CUT_TRIES}")
+        raise self._cut_error(prompt, response)
+
     async def _require_whole(self, prompt: Prompt, response: Response) -> None:
         """Checks that a prompt was read whole, by the tokens that the response counts.
 
         Raises:
-            EngineRefusedError: it was not, again and again.
+            EngineRefusedError: it was not.
         """
+        if not await self._is_whole(prompt, response):
+            raise self._cut_error(prompt, response)
+
+    async def _is_whole(self, prompt: Prompt, response: Response) -> bool:
+        if self.takes_messages:
+            return not await self._counts.is_cut(prompt, response.num_read)
+        return response.num_read in (None, len(prompt.token_ids))
+
+    def _cut_error(self, prompt: Prompt, response: Response) -> EngineRefusedError:
         num_read, sent = response.num_read, len(prompt.token_ids)
         if self.takes_messages:
-            if not await self._counts.is_cut(prompt, num_read):
-                return
             why = f"the halves of the prompt have more; {CUT_REMEDY}"
         else:
-            if num_read in (None, sent) or await self._count_tokens(prompt) in (None, sent):
-                return
             is_cut = (num_read or 0) < sent
             why = CUT_REMEDY if is_cut else "it adds tokens of its own; serve the model without them"
-        raise EngineRefusedError(
+        return EngineRefusedError(
             f"{self._turn(prompt)} read a prompt of {num_read} tokens where {sent} were sent, as `tokenizer` counts; "
             f"{why}"
         )
