@@ -87,6 +87,11 @@ PAGES = {
         at(50, 700, "due 500") + at(100, 700, "due 600") + "0.5 w 50 704 m 91 704 l S",
         "[struck out: due 500] due 600",
     ),
+    "thick_line_through_large_text": (
+        at(50, 700, "due 500", size=40) + at(210, 700, "due 600", size=40) + "3 w 50 712 m 188 712 l S",
+        "[struck out: due 500] due 600",
+    ),
+    "underlined_large_text": (at(50, 700, "due 500", size=40) + "3 w 50 696 m 188 696 l S", "due 500"),
     "line_of_a_chart": (at(50, 700, "500") + "0.5 w 20 704 m 500 704 l S", "500"),
     "columns": (lines(*SELLER) + lines(*BUYER, x=320), "\n".join((*SELLER, *BUYER))),
     "columns_by_lines": (side_by_side(SELLER, BUYER), "\n".join((*SELLER, *BUYER))),

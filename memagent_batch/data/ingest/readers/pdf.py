@@ -80,7 +80,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
 
-    package, revision, modules = "pypdfium2", 10, ("pypdfium2", "numpy")
+    package, revision, modules = "pypdfium2", 11, ("pypdfium2", "numpy")
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,11 +19,13 @@ MAX_OBJECTS = 10_000
 """Objects of a page that are looked at."""
 BOX_SEGMENTS = 16
 """Most segments of a path that is a line, a box or a circle."""
-LINE_POINTS = 2.0
-"""Greatest height of a line that strikes text out."""
+LINE_POINTS, LINE_SHARE, LINE_LENGTH = 2.0, 0.25, 3.0
+"""Greatest height in points of a line that strikes text out; a higher one has at most that share of the text's height,
+and is so many times longer than high."""
 BOX_POINTS = (5.0, 24.0)
 """Least and greatest side of a drawn check box."""
-TOLERANCE_POINTS = 3.0
+TOLERANCE_POINTS, TOLERANCE_LINES = 3.0, 1.25
+"""How far such a line juts out of its text at most: in points, or so many times its own height if that is more."""
 COVER_POINTS = 4.0
 """Least side of a shape that may cover text."""
 SQUARE_SHARE = 0.8
@@ -255,23 +258,23 @@ def strike_boxes(shapes: Shapes, rects: Sequence[Box]) -> list[Box]:
     strikes = list[Box]()
     for path in shapes.paths:
         line = path.box
-        if line.height > LINE_POINTS or line.width < COVER_POINTS:
+        if line.width < COVER_POINTS:
             continue
         height = (line.bottom + line.top) / 2
         crossed = [
             rect
             for rect in rects
             if rect.bottom < height < rect.top
+            and line.height <= max(LINE_POINTS, min(LINE_SHARE * rect.height, line.width / LINE_LENGTH))
             and STRIKE_BAND[0] < (height - rect.bottom) / rect.height < STRIKE_BAND[1]
             and line.common(rect).width > 0
         ]
-        if (
-            crossed
-            and line.left > min(rect.left for rect in crossed) - TOLERANCE_POINTS
-            and line.right < max(rect.right for rect in crossed) + TOLERANCE_POINTS
-        ):
-            bottom, top = min(rect.bottom for rect in crossed), max(rect.top for rect in crossed)
-            strikes.append(Box(line.left - 1, bottom, line.right + 1, top))
+        if not crossed:
+            continue
+        text = reduce(Box.union, crossed)
+        around = text.grown(max(TOLERANCE_POINTS, TOLERANCE_LINES * line.height))
+        if around.left < line.left and line.right < around.right:
+            strikes.append(Box(line.left - 1, text.bottom, line.right + 1, text.top))
     return strikes
 
 
