@@ -1,8 +1,10 @@
 """What is read of PDF pages by their format: raised digits, marks, annotations, scans under a text layer."""
 
+import math
 import zlib
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 import pypdfium2
@@ -47,6 +49,16 @@ def spaced(*words: str) -> str:
 
 def square(x: float, y: float, *, drawn: str = "") -> str:
     return f"q 1 0 0 1 {x} {y} cm 0 0 10 10 re S {drawn} Q "
+
+
+def button(x: float, y: float, *, radius: float = 5, drawn: str = "S") -> str:
+    """A circle of eight curves around a point."""
+    arc, pull = math.pi / 4, 0.2652 * radius
+    spots = [(x + radius * math.cos(turn * arc), y + radius * math.sin(turn * arc)) for turn in range(9)]
+    pulls = [(-pull * math.sin(turn * arc), pull * math.cos(turn * arc)) for turn in range(9)]
+    pairs = pairwise(zip(spots, pulls, strict=True))
+    curves = (f"{a + c} {b + d} {e - g} {f - h} {e} {f} c " for ((a, b), (c, d)), ((e, f), (g, h)) in pairs)
+    return f"{x + radius} {y} m {''.join(curves)}{drawn} "
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str]) -> str:
@@ -101,6 +113,11 @@ PAGES = {
         "\n".join(map(" ".join, zip(SELLER, BUYER, strict=True))),
     ),
     "empty_boxes": (square(50, 700) + at(65, 700, "Yes") + square(150, 700) + at(165, 700, "No"), "Yes No"),
+    "empty_buttons": (button(55, 705) + at(65, 700, "Yes") + button(155, 705) + at(165, 700, "No"), "Yes No"),
+    "words_in_circles": (
+        button(60, 704, radius=10) + at(57, 700, "A") + "56 698 m 64 698 l S " + at(80, 700, "Start"),
+        "A Start",
+    ),
     "field_over_its_line": (at(50, 700, "Name: ______") + "0.9 g 85 690 90 20 re f", "Name: ______"),
     "invisible_text_under_a_picture": (f"3 Tr {at(50, 700, 'Rent 500')} q 90 0 0 20 40 690 cm /Im1 Do Q", "Rent 500"),
     "shade_behind_text": ("0.9 g 40 690 190 25 re f 0 g " + at(50, 700, "Price: 500"), "Price: 500"),
@@ -188,6 +205,17 @@ def test_lines_of_a_turned_page_keep_their_order_and_that_of_their_pieces(
         (
             square(50, 700) + at(65, 700, "Yes") + square(150, 700, drawn=CROSS) + at(165, 700, "No"),
             "☐ Yes ☑ No",
+            "drawn boxes are chosen",
+        ),
+        (
+            button(55, 705)
+            + button(55, 705, radius=3, drawn="f")
+            + at(65, 700, "Yes")
+            + button(155, 705)
+            + at(165, 700, "No")
+            + button(55, 685, radius=3, drawn="f")
+            + at(65, 680, "Item"),
+            "☑ Yes ☐ No\nItem",
             "drawn boxes are chosen",
         ),
         (

@@ -220,7 +220,7 @@ class _Page:
         self._bounds = Box(*page.get_bbox())
         self._shapes = read_shapes(page)
         self._reader = TextReader(page)
-        self._drawn_boxes = [CheckBox(*drawn) for drawn in drawn_check_boxes(self._shapes)]
+        self._drawn_boxes = [CheckBox(*drawn) for drawn in drawn_check_boxes(self._shapes, self._reader.rects)]
         self.text: PageText = self._reader.read(
             check_boxes=sorted([*annotations.check_boxes, *self._drawn_boxes]),
             strikes=[*annotations.strikes, *strike_boxes(self._shapes, self._reader.rects)],

@@ -24,6 +24,9 @@ LINE_POINTS, LINE_SHARE, LINE_LENGTH = 2.0, 0.25, 3.0
 and is so many times longer than high."""
 BOX_POINTS = (5.0, 24.0)
 """Least and greatest side of a drawn check box."""
+RING_SEGMENTS, RING_SHARE, MAX_RINGS = 200, 0.98, 1000
+"""Most segments of a rounded box or a button, least distance of its line from its middle, as a share of half its side,
+and most of them on a page: a chart has more points."""
 TOLERANCE_POINTS, TOLERANCE_LINES = 3.0, 1.25
 """How far such a line juts out of its text at most: in points, or so many times its own height if that is more."""
 COVER_POINTS = 4.0
@@ -126,6 +129,8 @@ class Shapes:
     paths: list[Path] = field(default_factory=list)
     texts: list[tuple[Any, Any, int]] = field(default_factory=list)
     """Text objects, with the matrices that lead from their form to the page and their order of drawing."""
+    curves: list[Path] = field(default_factory=list)
+    """Shapes that are more than boxes, and as small as check boxes or what is drawn in them."""
     num_curves: int = 0
     """Segments of shapes that are more than boxes."""
 
@@ -203,10 +208,12 @@ def without_texts(shapes: Shapes) -> Iterator[None]:
 
 def _add_path(shapes: Shapes, handle: Any, matrix: Any, order: int) -> None:
     num_segments = pdfium.FPDFPath_CountSegments(handle)
+    path = Path(_bounds(handle, matrix), order, num_segments, handle)
     if num_segments > BOX_SEGMENTS:
         shapes.num_curves += num_segments
+        if max(path.box.width, path.box.height) <= BOX_POINTS[1]:
+            shapes.curves.append(path)
         return
-    path = Path(_bounds(handle, matrix), order, num_segments, handle)
     shapes.paths.append(path)
     if min(path.box.width, path.box.height) >= COVER_POINTS:
         shapes.covers.append(path)
@@ -278,19 +285,60 @@ def strike_boxes(shapes: Shapes, rects: Sequence[Box]) -> list[Box]:
     return strikes
 
 
-def drawn_check_boxes(shapes: Shapes) -> list[tuple[Box, bool]]:
-    """Drawn squares or circles, each with whether something is drawn in it; none if all are empty."""
-    squares = [
-        path
-        for path in shapes.paths
-        if path.num_segments >= BORDER_SEGMENTS
-        and BOX_POINTS[0] <= min(path.box.width, path.box.height) >= SQUARE_SHARE * max(path.box.width, path.box.height)
-        and max(path.box.width, path.box.height) <= BOX_POINTS[1]
-    ]
+def drawn_check_boxes(shapes: Shapes, rects: Sequence[Box]) -> list[tuple[Box, bool]]:
+    """Drawn squares or circles, each with whether something is drawn in it; none if all are empty.
+
+    Rounded ones with a text in them, which are in `rects`, are parts of a diagram.
+    """
+    squares = [path for path in shapes.paths if path.num_segments >= BORDER_SEGMENTS and _is_square(path.box)]
     boxes = [(square.box, any(_is_tick(path, square) for path in shapes.paths)) for square in squares]
     holders = [box for box, is_ticked in boxes if is_ticked]
     inner = {box for box, _ in boxes for holder in holders if box != holder and holder.holds(box.center)}
-    return [each for each in boxes if each[0] not in inner] if holders else []
+    boxes = [each for each in boxes if each[0] not in inner] if holders else []
+    return boxes + _rounded_boxes(shapes, rects)
+
+
+def _rounded_boxes(shapes: Shapes, rects: Sequence[Box]) -> list[tuple[Box, bool]]:
+    """Boxes with round corners and buttons, as browsers print them: the border and the ground are separate shapes.
+
+    Empty ones that are larger or smaller than all others are bullets of a list.
+    """
+    rings = [path for path in shapes.curves if _is_square(path.box) and _is_ring(path)]
+    if len(rings) > MAX_RINGS:
+        return []
+    rings = [ring for ring in rings if not any(rect.common(ring.box).area for rect in rects)]
+    boxes = dict[Box, bool]()
+    for ring in sorted(rings, key=lambda ring: -ring.box.area):
+        outer = next((box for box in boxes if box.holds(ring.box.center)), ring.box)
+        is_ticked = any(_is_tick(path, ring) for path in (*shapes.paths, *shapes.curves))
+        boxes[outer] = boxes.get(outer, False) or is_ticked
+    widths = [box.width for box, is_ticked in boxes.items() if is_ticked]
+    return [each for each in boxes.items() if any(_is_alike(each[0].width, width) for width in widths)]
+
+
+def _is_alike(width: float, other: float) -> bool:
+    return min(width, other) >= SQUARE_SHARE * max(width, other)
+
+
+def _is_square(box: Box) -> bool:
+    shorter, longer = sorted((box.width, box.height))
+    return BOX_POINTS[0] <= shorter >= SQUARE_SHARE * longer and longer <= BOX_POINTS[1]
+
+
+def _is_ring(path: Path) -> bool:
+    """Whether a path runs around its middle, as a circle and a box with round corners do, and hardly a letter."""
+    if path.num_segments > RING_SEGMENTS:
+        return False
+    across, up = ctypes.c_float(), ctypes.c_float()
+    points = np.empty((path.num_segments, 2))
+    for index in range(path.num_segments):
+        pdfium.FPDFPathSegment_GetPoint(pdfium.FPDFPath_GetPathSegment(path.handle, index), across, up)
+        points[index] = across.value, up.value
+    half_sides = np.ptp(points, axis=0) / 2
+    if not half_sides.all():
+        return False
+    from_middle = (points - points.min(axis=0) - half_sides) / half_sides
+    return bool(np.hypot(*from_middle.T).min() >= RING_SHARE)
 
 
 def _is_tick(path: Path, square: Path) -> bool:
