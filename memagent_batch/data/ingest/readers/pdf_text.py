@@ -58,6 +58,8 @@ UNREADABLE = re.compile(
     r"(?=\S)[\0-\x1f\ue000-\uf8ff\ufff9-\ufffd\uffff\udb80-\udbff]"
     r"|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]"
 )
+RIGHT_TO_LEFT = re.compile(r"[\u05d0-\u05ea\u0620-\u064a\u0671-\u06d3\ufb1d-\ufdff\ufe70-\ufefc]{2,}")
+"""A word in Hebrew or Arabic letters."""
 SPACE_IN_WORD = re.compile(r"(?<=\w) (?=\w(?!\w))")
 DOUBLED = re.compile(r"(\S)(?=\1)")
 NUMBER = re.compile(r"[^\s\d]?(?:[-\N{MINUS SIGN}+]?\d)+(?:[^\W\d_](?![^\W\d_]))?")
@@ -86,6 +88,8 @@ class PageText:
     """Where text stands."""
     has_mixed_columns: bool
     """Whether lines of several columns, or rows of a table, stand side by side."""
+    has_right_to_left: bool
+    """Whether words are written from right to left."""
     covered: str
     """Text under shapes that were drawn over it."""
     unplaced_boxes: Sequence[CheckBox]
@@ -129,6 +133,7 @@ class TextReader:
         num_visible, num_unreadable, longest = self._count_unreadable()
         self._join_cut_words()
         self._drop_doubled_letters()
+        self._turn_backward_words()
         columns = self._mark_columns(rules)
         scripts = self._scripts()
         struck = self._inside(strikes)
@@ -145,6 +150,7 @@ class TextReader:
             longest_unreadable=longest,
             rects=self._tight_rects(),
             has_mixed_columns=has_mixed_columns,
+            has_right_to_left=RIGHT_TO_LEFT.search(self._text) is not None,
             covered=" ".join(covered.split()),
             unplaced_boxes=unplaced,
             left_out=[*self._changed_words(), *hyphenated],
@@ -225,6 +231,15 @@ class TextReader:
             if 0 < shift < DOUBLED_SHIFT * first.height:  # both letters of a ligature have the same box
                 self._characters[found.start() + 1] = ""
                 self._changed.add(found.start())
+
+    def _turn_backward_words(self) -> None:
+        """Puts letters that are read from right to left in that order, where PDFium gives them from left to right."""
+        for word in RIGHT_TO_LEFT.finditer(self._text):
+            indexes = range(*word.span())
+            across = [self._loose_box(index).center[0] for index in indexes]
+            if all(left < right for left, right in pairwise(across)):
+                self._characters[word.start() : word.end()] = [self._characters[index] for index in reversed(indexes)]
+                self._changed.add(word.start())
 
     def _mark_columns(self, rules: Sequence[Box]) -> list[tuple[float, float]]:
         """Marks wide gaps in lines, but not those of tables with rules across them; returns where the gaps are."""
