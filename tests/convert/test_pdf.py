@@ -107,6 +107,14 @@ PAGES = {
     "line_of_a_chart": (at(50, 700, "500") + "0.5 w 20 704 m 500 704 l S", "500"),
     "columns": (lines(*SELLER) + lines(*BUYER, x=320), "\n".join((*SELLER, *BUYER))),
     "columns_by_lines": (side_by_side(SELLER, BUYER), "\n".join((*SELLER, *BUYER))),
+    "header_and_page_number_drawn_last": (
+        lines(*SELLER) + at(500, 780, "3 March 2026") + at(50, 780, "Sales contract") + at(300, 20, "Page 3"),
+        "\n".join((*SELLER, "Sales contract 3 March 2026", "Page 3")),
+    ),
+    "table_column_by_column": (
+        lines("Rent", "Deposit", "Fee") + lines("500", "600", "70", x=320),
+        "Rent\nDeposit\nFee\n500\n600\n70",
+    ),
     "table": (side_by_side(["Rent", "Deposit", "Fee", "Tax"], ["500", "600", "70", "80"]), TABLE),
     "table_with_rules": (
         side_by_side(SELLER, BUYER) + "".join(f"50 {696 - 14 * row} m 500 {696 - 14 * row} l S " for row in range(4)),
@@ -217,6 +225,11 @@ def test_lines_of_a_turned_page_keep_their_order_and_that_of_their_pieces(
             + at(65, 680, "Item"),
             "☑ Yes ☐ No\nItem",
             "drawn boxes are chosen",
+        ),
+        (
+            lines("500", "600", "70", x=320) + lines("Rent", "Deposit", "Fee"),
+            "500\n600\n70\nRent\nDeposit\nFee",
+            "amounts come before the words",
         ),
         (
             side_by_side([f"Rent of flat {row}" for row in range(5)], [f"Paid by tenant {row}" for row in range(5)]),

@@ -336,6 +336,8 @@ class _Page:
             yield f"a shape hides {text.covered[:QUOTED_CHARACTERS]!r}, which is read all the same"
         if text.has_mixed_columns:
             yield "its lines may be those of two columns or the rows of a table: they are read across"
+        if text.has_torn_rows:
+            yield "rows of a table may be read in pieces: amounts come before the words to the left of them"
         if text.has_right_to_left:
             yield "it has lines from right to left: letters, words and brackets may be in another order"
         if self._drawn_boxes:

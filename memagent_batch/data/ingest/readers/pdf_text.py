@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, repeat
 from typing import Any
@@ -43,6 +43,9 @@ MIN_RULES = 2
 """Lines across a gap from which it is one between the cells of a table."""
 COLUMN_GAP, MIN_COLUMN_LINES, COLUMN_WORDS = 1.5, 4, 3
 """Least gap between columns as a share of the height of a line, their least number of lines, and of words a line."""
+MIN_TORN_ROWS, MAX_PIECES = 2, 3000
+"""Rows of a table whose first words are read last, from which the order of a page is in doubt, and most pieces of text
+of a page whose order is judged: a map has more."""
 COMPOUND_HEAD = re.compile(
     "all|anti|co|counter|cross|ex|extra|full|half|high|in|inter|intra|large|long|low|mid|multi|non|off|on|one|open|out|"
     "over|post|pre|pro|quasi|right|second|self|semi|short|single|six|so|sub|super|third|three|time|two|up|vice|well|year|"
@@ -66,6 +69,9 @@ NUMBER = re.compile(r"[^\s\d]?(?:[-\N{MINUS SIGN}+]?\d)+(?:[^\W\d_](?![^\W\d_]))
 """Digits with the character before them and a single letter after them, some of which may be raised."""
 BROKEN_WORD = re.compile(rf"(\w+){HYPHEN}(\w+)(-?)")
 WORD = re.compile(r"[^\W\d_]+")
+LABEL, DIGIT = re.compile(r"[^\W\d_]{3,}"), re.compile(r"\d")
+AMOUNT_WORDS = 2
+"""Most words beside an amount or a date in a cell of a table."""
 LETTERS_TOKEN = re.compile(r"\W{0,3}([^\W\d_]+(?:['’./&-][^\W\d_]+)*)\W{0,3}")
 NUMBER_TOKEN = re.compile(r"\W{0,3}[A-Za-z]{0,6}[-/.]?\d[\w.,:/%-]*\W{0,3}")
 ONE_LETTER_WORDS = frozenset("aioAIOeyEYàÀ")
@@ -88,6 +94,8 @@ class PageText:
     """Where text stands."""
     has_mixed_columns: bool
     """Whether lines of several columns, or rows of a table, stand side by side."""
+    has_torn_rows: bool
+    """Whether rows of a table have words that are read after the amounts to the right of them, and after other rows."""
     has_right_to_left: bool
     """Whether words are written from right to left."""
     covered: str
@@ -150,6 +158,7 @@ class TextReader:
             longest_unreadable=longest,
             rects=self._tight_rects(),
             has_mixed_columns=has_mixed_columns,
+            has_torn_rows=self._has_torn_rows(),
             has_right_to_left=RIGHT_TO_LEFT.search(self._text) is not None,
             covered=" ".join(covered.split()),
             unplaced_boxes=unplaced,
@@ -264,6 +273,30 @@ class TextReader:
         for index in marked:
             self._characters[index] = COLUMN_MARK
         return [marked[index] for index in sorted(marked)]
+
+    def _has_torn_rows(self) -> bool:
+        if self._has_turned_text or len(self.rects) > MAX_PIECES:
+            return False
+        amounts, num_torn, before = list[tuple[float, float]](), 0, None
+        for line in self._lines():
+            text = self.words_in(line)
+            if before and not _is_beside(before, line) and LABEL.search(text):
+                num_torn += any(left >= line.right and line.bottom < middle < line.top for left, middle in amounts)
+            if DIGIT.search(text) and len(WORD.findall(text)) <= AMOUNT_WORDS:
+                amounts.append((line.left, line.center[1]))
+            before = line
+        return num_torn >= MIN_TORN_ROWS
+
+    def _lines(self) -> Iterator[Box]:
+        """Yields where lines, or the parts of them that are drawn apart, stand in the order in which they are read."""
+        line: Box | None = None
+        for rect in self.rects:
+            if line and not (_is_beside(line, rect) and rect.left >= line.left):
+                yield line
+                line = None
+            line = line.union(rect) if line else rect
+        if line:
+            yield line
 
     def _scripts(self) -> dict[int, Script]:
         """Digits that are raised or lowered."""
@@ -407,6 +440,11 @@ def text_of(texts: Any) -> str:
         codes = (pdfium.FPDFText_GetUnicode(texts, index) for index in range(num_characters))
         text = "".join(UNKNOWN if code > sys.maxunicode else chr(code) for code in codes)
     return C1_CONTROL.sub(lambda found: found[0].encode("latin-1").decode("cp1252", "replace"), text)
+
+
+def _is_beside(box: Box, other: Box) -> bool:
+    """Whether two boxes stand on one line."""
+    return box.common(other).height > min(box.height, other.height) / 2
 
 
 def _script(box: Box, usual: Box) -> Script:
