@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.store.delta import OutputTable, RunNumber
 from memagent_batch.data.store.location import Location
+from memagent_batch.run.flows import verify as verify_flow
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.verify import check_tables, verify
 from memagent_batch.run.history import find_run, finish
@@ -36,7 +38,15 @@ def copy(scan: Stream, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def nights(tmp_path: Path) -> Nights:
+def without_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the table of documents, which nights over documents in memory do not have."""
+    monkeypatch.setattr(
+        verify_flow, "open_tables", lambda run: {name: run.dataset(name) for name in run.manifest["table_versions"]}
+    )
+
+
+@pytest.fixture
+def nights(tmp_path: Path, without_documents: None) -> Nights:
     """Nights over documents in memory."""
     return Nights(Location(uri=str(tmp_path / "nights")))
 
@@ -129,6 +139,7 @@ def test_run_over_a_part_of_the_documents_has_no_problem(text_model: str, tmp_pa
 
 
 @pytest.mark.s3
+@pytest.mark.usefixtures("without_documents")
 def test_output_in_a_bucket_is_verified_file_by_file(s3_bucket: Location) -> None:
     nights = Nights(s3_bucket / "scan")
     nights.run({"a": "one", "b": "two"}, {"q": "Why?"}, storage_options={**s3_bucket.storage_options})
@@ -140,12 +151,13 @@ def test_output_in_a_bucket_is_verified_file_by_file(s3_bucket: Location) -> Non
 
 TEXT = "Né à Köln 🦊. Ann signed."
 READING = {"document_id": "a", "question_id": "q", "sample": 0}
-SPAN = {**READING, "document_hash": "h", "char_start": 13, "char_end": 24, "text": "Ann signed."}
+HASH = sha256(TEXT.encode()).hexdigest()
+SPAN = {**READING, "document_hash": HASH, "char_start": 13, "char_end": 24, "text": "Ann signed."}
 WHOLE: dict[str, list[dict[str, Any]]] = {
     "answers": [{**READING, "status": "ok"}, {**READING, "sample": 1, "status": "failed"}],
     "memories": [READING, READING],
     "evidence": [SPAN, {**SPAN, "char_start": None, "char_end": None, "text": None}],
-    "documents": [{"document_id": "a", "text_hash": "h", "text": TEXT}],
+    "documents": [{"document_id": "a", "text_hash": HASH, "text": TEXT}],
 }
 
 
@@ -160,7 +172,12 @@ WHOLE: dict[str, list[dict[str, Any]]] = {
         ({"evidence": [{**SPAN, "question_id": "r"}]}, ["evidence"], "has no row in answers"),
         ({"evidence": [{**SPAN, "char_start": 12}]}, ["evidence"], "the document has another text there"),
         ({"evidence": [{**SPAN, "text": None}]}, ["evidence"], "the document has another text there"),
-        ({"documents": [{"document_id": "a", "document_hash": "other", "text": "other"}]}, [], ""),
+        ({"documents": [{"document_id": "a", "text_hash": sha256(b"other").hexdigest(), "text": "other"}]}, [], ""),
+        (
+            {"documents": [{"document_id": "a", "text_hash": HASH, "text": f"{TEXT} Not."}]},
+            ["documents"],
+            "its text is not",
+        ),
     ],
 )
 def test_tables_that_do_not_fit_one_another_are_named(changed: dict[str, Any], where: list[str], what: str) -> None:

@@ -219,6 +219,26 @@ def test_decisions_that_were_not_saved_outlive_the_night_and_stay_with_their_ans
     assert table.find_element(By.ID, "save-signed").text == "Save signed.csv (0)", "what was taken in is not kept on"
 
 
+def test_decision_on_one_of_two_documents_with_the_same_text_is_saved_under_the_one_that_was_read(
+    browser: webdriver.Chrome, small: Location, tmp_path: Path
+) -> None:
+    def copied(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        first, second = sorted({row["document_id"] for row in rows})[:2]
+        originals = {row["question_id"]: row for row in rows if row["document_id"] == first}
+        copies = [
+            {**originals[row["question_id"]], "document_id": second} for row in rows if row["document_id"] == second
+        ]
+        return [*(row for row in rows if row["document_id"] != second), *copies]
+
+    rewrite_answers(small, "20261123T010000.000Z.copy", copied)
+    table = opened(browser, f"{written(small)}#view=list&sort=document")
+    table.find_elements(By.CSS_SELECTOR, "#table [value=accept]")[0].click()
+    shown = decided(table)
+    assert len(shown) == 2, "both are decided, since they have the same text"
+    (row,) = csv.DictReader(saved_sheet(table, tmp_path).read_text(encoding="utf-8-sig").splitlines())
+    assert f"{row['document_id']}, {row['question_id']}" == shown[0]
+
+
 def test_decision_is_taken_back_on_the_page_and_a_sign_off_that_was_taken_in_is_withdrawn(
     browser: webdriver.Chrome, small: Location, tmp_path: Path
 ) -> None:

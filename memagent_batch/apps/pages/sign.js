@@ -98,6 +98,12 @@ function decide(row, decision) {
 const idsOf = (row) => (row
   ? { document_id: row.doc, question_id: row.question, sample: String(row.sample), type: row.type, unit: row.unit } : {});
 
+// The reading that was decided, by its own ids; by its content if the document has got another name since then.
+function rowOf(one) {
+  const row = rowsByKey.get(keyOfDecision(one));
+  return row?.hash === one.reading_hash ? row : rowsByHash.get(one.reading_hash);
+}
+
 function keepDecisions() {
   keepValue(KEPT, JSON.stringify(decided));
   showDecisions();
@@ -159,7 +165,7 @@ function saveSigned() {
     byId("signer").focus();
     return;
   }
-  const all = Object.values(decided).map((each) => ({ ...each, ...idsOf(rowsByHash.get(each.reading_hash)), signed_by,
+  const all = Object.values(decided).map((each) => ({ ...each, ...idsOf(rowOf(each)), signed_by,
     correction: each.decision === "correct" ? (each.correction ?? "").trim() : "" }));
   const open = all.filter((each) => (each.decision === "correct" && !each.correction) || isMiswritten(each));
   const here = open.find((each) => rowsByHash.has(each.reading_hash));

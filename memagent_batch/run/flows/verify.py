@@ -17,7 +17,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.commits import digest_of
 from memagent_batch.run.history import GONE_REMEDY, PastRun, find_run
-from memagent_batch.run.tables import EVIDENCE_TABLE, RUNS_TABLE
+from memagent_batch.run.tables import RUNS_TABLE
 from memagent_batch.types import Status
 
 FILE_THREADS = 16
@@ -38,7 +38,9 @@ join (select document_id, text_hash as document_hash, text as document_text from
 where text is distinct from substring(document_text, char_start + 1, char_end - char_start)
 order by all
 """
+CHANGED_TEXTS = "select document_id from documents where sha256(text) <> text_hash order by all"
 CHECKS = (
+    ("documents", "documents", CHANGED_TEXTS, "its text is not the one whose hash is in text_hash"),
     ("answers", "answers", DUPLICATES, "has several rows"),
     ("memories", "answers", ORPHANS.format(table="memories"), "has no row in answers"),
     ("evidence", "answers", ORPHANS.format(table="evidence"), "has no row in answers"),
@@ -96,11 +98,8 @@ def verify(output: Location) -> Verification:
 
 
 def open_tables(run: PastRun) -> dict[str, ds.Dataset]:
-    """Opens the tables of a run, and with `evidence` also its documents."""
-    tables = {name: run.dataset(name) for name in run.manifest["table_versions"]}
-    if EVIDENCE_TABLE in tables:
-        tables[DOCUMENTS_TABLE] = run.dataset(DOCUMENTS_TABLE)
-    return tables
+    """Opens the tables of a run and its documents."""
+    return {name: run.dataset(name) for name in [*run.manifest["table_versions"], DOCUMENTS_TABLE]}
 
 
 def check_file(place: Location, file: TableFile) -> Problem | None:
@@ -122,7 +121,7 @@ def check_tables(tables: Mapping[str, ds.Dataset], *, counts: Mapping[str, int])
     """Compares the tables of a run with its counts, and with one another.
 
     Args:
-        tables: `answers`, and where the run has them `memories`, `evidence` and `documents`.
+        tables: `answers` and `documents`, and where the run has them `memories` and `evidence`.
         counts: requested readings of the run by status; a run over a part of the documents leaves other rows as they
             are.
     """
