@@ -188,6 +188,14 @@ def test_docx_says_that_changes_are_tracked_beside_the_body(tmp_path: Path, kind
     assert not [part for part in parts if "5" in part.text]
 
 
+def test_docx_says_that_hidden_text_is_read(tmp_path: Path) -> None:
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t> and EUR 66,000</w:t></w:r>"
+    shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t> only</w:t></w:r>'
+    for inner, note in ((hidden, "format hidden"), (shown, "")):
+        (part,) = parts_of(tmp_path, files.with_body(f"<w:p>{run('EUR 5,000')}{inner}</w:p>"))
+        assert (note in part.reason) if part.reason else not note
+
+
 def test_docx_comments_name_their_authors_and_what_they_are_about(tmp_path: Path) -> None:
     body = paragraph(run("See "), '<w:commentRangeStart w:id="0"/>', run("Clause 7"), '<w:commentRangeEnd w:id="0"/>')
     comments = f'<w:comment w:id="0" w:author="Ann Counsel" w:date="2027-01-02T00:00:00Z">{paragraph(run("No."))}'

@@ -25,6 +25,7 @@ from memagent_batch.data.ingest.readers.text import section_parts
 
 TRACKED = (f"{W}ins", f"{W}del", f"{W}moveFrom", f"{W}moveTo", f"{W}cellIns", f"{W}cellDel")
 TRACKED_CHANGES = "tracked changes are read as if all were accepted"
+HIDDEN_TEXT = "text with the format hidden, which Word does not show, is read too"
 STORIES = frozenset({"header", "footer", "footnotes", "endnotes", "comments"})
 """Parts with paragraphs of the document, beside its body."""
 NOTE_FORMATS = {"footnote": "decimal", "endnote": "lowerRoman"}
@@ -56,10 +57,10 @@ class DocxConverter(BuiltIn):
         """Yields a part for each section of the body, then one for each header, footer and list of comments."""
         with open_main_part(file, kind="a DOCX") as main:
             document = WordDocument(main)
-            is_tracked = document.has_tracked_changes
+            is_tracked, is_hidden = document.has_tracked_changes, document.has_hidden_text
             for part in section_parts(document.blocks(), separator="\n\n"):
-                yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
-                is_tracked = False
+                yield replace(part, reason=text_note(part.text, is_tracked=is_tracked, is_hidden=is_hidden))
+                is_tracked = is_hidden = False
             yield from related_items(main, read=document.read_part)
             if left_out := "\n".join(filter(None, document.left_out)):
                 yield Part(left_out=left_out)
@@ -94,6 +95,7 @@ class WordDocument:
             self._number_notes(kind)
         notes = [note for elements in self._notes.values() for note in elements.values()]
         self.has_tracked_changes = any(_is_tracked(root) for root in (self._body, *notes))
+        self.has_hidden_text = any(_has_hidden(root) for root in (self._body, *notes))
 
     def blocks(self) -> Iterator[tuple[str | None, str]]:
         """Yields the paragraphs and tables of the body, each with its notes; a heading with its title."""
@@ -115,13 +117,14 @@ class WordDocument:
         if kind in ("footnotes", "endnotes"):  # those that stand in the body are taken from here
             notes = list(self._notes[kind.removesuffix("s")].values())
             text = "\n\n".join(map(self._story_text, notes))
-            return Part(text=text, reason=text_note(text, is_tracked=any(map(_is_tracked, notes))))
+            is_tracked, is_hidden = any(map(_is_tracked, notes)), any(map(_has_hidden, notes))
+            return Part(text=text, reason=text_note(text, is_tracked=is_tracked, is_hidden=is_hidden))
         self._prepare(root)
         if kind == "comments":
             text = "\n\n".join(map(self._comment, root.iterfind(f"{W}comment")))
         else:
             text = self._story_text(root, separator="\n\n")
-        return Part(text=text, reason=text_note(text, is_tracked=_is_tracked(root)))
+        return Part(text=text, reason=text_note(text, is_tracked=_is_tracked(root), is_hidden=_has_hidden(root)))
 
     def _prepare(self, root: Any) -> None:
         """Writes into a story what Word shows in it: numbers, results of fields, and states of controls."""
@@ -189,13 +192,21 @@ def _comment_anchors(body: Any) -> dict[str, str]:
     return {comment: "".join(texts) for comment, texts in anchors.items()}
 
 
-def text_note(text: str, *, is_tracked: bool) -> str | None:
+def text_note(text: str, *, is_tracked: bool, is_hidden: bool = False) -> str | None:
     """Returns what to know of a text."""
-    return "; ".join(filter(None, (TRACKED_CHANGES if is_tracked else None, symbol_note(text)))) or None
+    notes = TRACKED_CHANGES if is_tracked else None, HIDDEN_TEXT if is_hidden else None, symbol_note(text)
+    return "; ".join(filter(None, notes)) or None
 
 
 def _is_tracked(root: Any) -> bool:
     return next(root.iter(*TRACKED), None) is not None
+
+
+def _has_hidden(root: Any) -> bool:
+    """Whether a run with text has the format hidden; of styles that have it nothing is known here."""
+    marks = (mark for mark in root.iter(f"{W}vanish") if mark.get(f"{W}val", "1") not in OFF)
+    runs = (mark.getparent().getparent() for mark in marks)
+    return any(run is not None and run.tag == f"{W}r" and written_text(run).strip() for run in runs)
 
 
 @dataclass(slots=True)
