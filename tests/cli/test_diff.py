@@ -42,7 +42,13 @@ def test_diff_prints_a_summary_then_changed_answers_then_a_line_for_each_other_d
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 answer changed, 1 new, 1 gone; 3 asked for before, 3 now"
     assert lines[3:] == [
-        *("CHANGED ANSWERS", "  b: Why? (q)", "    before: left", "    now:    right [2J", "    the document changed"),
+        *(
+            "CHANGED ANSWERS",
+            "  b: Why? (q)",
+            "    before: left",
+            "    now:    right [2J",
+            "    the text of the document changed",
+        ),
         *("", "NEW", "  d: the document is new", "", "GONE", "  c: the document is gone"),
     ]
 

@@ -82,7 +82,7 @@ _WITHOUT_VALUE: Mapping[str | None, str] = {
     ValueStatus.INVALID: INVALID,
 }
 _CAUSES: Mapping[str, str] = {
-    Cause.DOCUMENT: "the document changed",
+    Cause.DOCUMENT: "the text of the document changed",
     Cause.QUESTION: "the question changed",
     Cause.LIMIT: "one of the runs left it out, by its limit or condition",
     Cause.SAMPLE: "the runs took another number of samples",
