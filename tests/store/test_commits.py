@@ -1,5 +1,6 @@
 """Commits to a Delta table over a store that loses replies, hangs, or is shared with other runs."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from memagent_batch.data.store.delta import (
 )
 from memagent_batch.data.store.deltalake_options import deltalake_options
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import StorageOutageError
+from memagent_batch.errors import SettingsError, StorageOutageError
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 
 IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"mode": "standard", "max_attempts": 6}}
@@ -122,6 +123,31 @@ def test_commit_that_another_run_overtakes_is_made_for_the_new_state(table: Outp
         table.commit(
             run=RunNumber(number=2, run_id="slice", writer="slice"), schema=SCHEMA, is_serial=True, read_version=2
         )
+
+
+@pytest.mark.parametrize("name", ["a b", "ü#x", "q?r", "a&b=c", "[z]", "c+d;e,f", "100%", "%4g"])
+def test_table_in_a_folder_of_an_odd_name_lies_there_whole(tmp_path: Path, name: str) -> None:
+    table = OutputTable(output=Location(uri=str(tmp_path / name)), name="numbers")
+    assert [commit(table, number) for number in (1, 2)] == [1, 2]
+    assert sorted(table.dataset().to_table()["number"].to_pylist()) == [1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["p%20q", "%41", "caf%C3%a9"])
+def test_table_in_a_folder_that_deltalake_takes_for_another_is_refused(tmp_path: Path, name: str) -> None:
+    table = OutputTable(output=Location(uri=str(tmp_path / name)), name="numbers")
+    with pytest.raises(SettingsError, match=r"a folder whose name has '%.*rename the folder"):
+        commit(table, 1)
+    with pytest.raises(SettingsError, match="takes it for another folder"):
+        table.exists()
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("name", ["p%20q", "ü#x", "q?r"])
+def test_table_under_a_key_that_deltalake_takes_for_another_is_refused(s3_bucket: Location, name: str) -> None:
+    table = OutputTable(output=s3_bucket.at(f"{s3_bucket.path}/{name}"), name="numbers")
+    with pytest.raises(SettingsError, match="takes it for another folder"):
+        commit(table, 1)
 
 
 def test_time_outs_and_tries_of_botocore_are_those_of_deltalake() -> None:

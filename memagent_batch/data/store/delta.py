@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from memagent_batch.data.store.deltalake_options import deltalake_options
+from memagent_batch.data.store.deltalake_options import deltalake_options, deltalake_uri
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
@@ -454,7 +454,7 @@ class OutputTable:
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         place, opened = self.place, _OPENED.get()
-        uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
+        uri = deltalake_uri(place)
         table = opened.get((uri, version)) if opened is not None else None
         with storage_errors(place.uri):
             try:
@@ -476,12 +476,11 @@ class OutputTable:
         from deltalake import DeltaTable
 
         place = self.place
-        uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
         for tries_left in reversed(range(COMMIT_TRIES)):
             try:
                 with storage_errors(place.uri, done="written"):
                     DeltaTable.create(
-                        uri,
+                        deltalake_uri(place),
                         schema,
                         mode="ignore",  # another run may create it at the same moment
                         partition_by=list(partition_by) or None,

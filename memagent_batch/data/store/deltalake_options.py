@@ -1,10 +1,12 @@
-"""Arguments of fsspec's file systems as deltalake, which reaches stores by itself, takes them."""
+"""Places and arguments of fsspec's file systems as deltalake, which reaches stores by itself, takes them."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from memagent_batch.config.storage import Options
-from memagent_batch.data.store.location import S3_RETRIES
+from memagent_batch.data.store.location import S3_RETRIES, Location
+from memagent_batch.errors import SettingsError
 
 S3_OPTIONS: Mapping[str, str] = {
     "key": "AWS_ACCESS_KEY_ID",
@@ -16,6 +18,22 @@ S3_OPTIONS: Mapping[str, str] = {
 """Arguments of fsspec's S3 and their names in deltalake."""
 TIMEOUTS = {"connect_timeout": "connect_timeout", "read_timeout": "timeout"}
 """Settings of botocore, in seconds, and their names in deltalake."""
+
+
+def deltalake_uri(place: Location) -> str:
+    """Returns the place of a table as deltalake takes it.
+
+    Raises:
+        SettingsError: deltalake would take it for another place: it decodes `%41`, though not everywhere, so that no
+            quoting helps, and in a store it ends a path at `#` and `?`.
+    """
+    misread = re.search("%[0-9A-Fa-f]{2}" if place.is_local else "%[0-9A-Fa-f]{2}|[#?]", place.path)
+    if misread:
+        raise SettingsError(
+            f"{place}: a Delta table can't lie in a folder whose name has {misread[0]!r}, as the package deltalake "
+            "takes it for another folder; choose or rename the folder"
+        )
+    return place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
 
 
 def deltalake_options(options: Options) -> dict[str, str] | None:

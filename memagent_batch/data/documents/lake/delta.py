@@ -21,7 +21,7 @@ from memagent_batch.data.documents.lake.table import (
     missing_version,
     named_time,
 )
-from memagent_batch.data.store.deltalake_options import deltalake_options
+from memagent_batch.data.store.deltalake_options import deltalake_options, deltalake_uri
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
@@ -77,9 +77,8 @@ def _open(name: TableName, location: Location) -> "DeltaTable":
         from deltalake import DeltaTable
     except ImportError as error:
         raise missing_extra(name.uri, "deltalake") from error
-    place = location.path if location.is_local else str(location.fs.unstrip_protocol(location.path))
     with _delta_errors(name), input_errors(mask_url(name.uri)):
-        table = DeltaTable(place, storage_options=deltalake_options(location.storage_options))
+        table = DeltaTable(deltalake_uri(location), storage_options=deltalake_options(location.storage_options))
         if name.version is not None:
             version = int(name.version) if name.version.isdigit() else _version_at(table, name)
             if version != table.version():
