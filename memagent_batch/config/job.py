@@ -116,10 +116,9 @@ class RecordConfig(Section):
     """The tables that a run leaves."""
 
     keep_days: Annotated[float, Field(ge=0)] = 30.0
-    """Days for which earlier versions of the tables stay readable. Files that an unfinished run needs are kept
-    longer."""
+    """Days that earlier versions of the tables stay readable. Files of an unfinished run are kept longer."""
     partition_by: TextOrTexts = ()
-    """Carried columns by which `answers` and `results` are partitioned."""
+    """Carried columns by which `answers` and `results` are partitioned. Empty text becomes null."""
 
 
 class RolloutConfig(Section):

@@ -1,5 +1,6 @@
 """Commits to a Delta table over a store that loses replies, hangs, or is shared with other runs."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,24 @@ def test_commit_that_another_run_overtakes_is_made_for_the_new_state(table: Outp
         table.commit(
             run=RunNumber(number=2, run_id="slice", writer="slice"), schema=SCHEMA, is_serial=True, read_version=2
         )
+
+
+@pytest.mark.parametrize(
+    ("keys", "read"),
+    [
+        ([math.nan, 1.5, None, math.nan], ["nan", "1.5", "None", "nan"]),
+        ([0.0, -0.0, 0.0, 1.0], ["0.0", "-0.0", "0.0", "1.0"]),
+        (["", "x", None, ""], ["None", "x", "None", "None"]),
+    ],
+)
+def test_each_row_lies_in_the_one_partition_of_its_value(tmp_path: Path, keys: list[Any], read: list[str]) -> None:
+    rows = pa.table({"number": range(len(keys)), "key": keys})
+    table = OutputTable(output=Location(uri=str(tmp_path)), name="numbers")
+    files = write_table_files(table.place, rows, stem="run", partition_by=["key"])
+    assert sum(file.num_rows for file in files) == len(keys)
+    table.commit(run=RunNumber(number=1, run_id="run"), schema=rows.schema, add=files, partition_by=["key"])
+    there = sorted(table.dataset().to_table().to_pylist(), key=lambda row: row["number"])
+    assert [str(row["key"]) for row in there] == read
 
 
 @pytest.mark.parametrize("name", ["a b", "ü#x", "q?r", "a&b=c", "[z]", "c+d;e,f", "100%", "%4g"])

@@ -19,7 +19,6 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
@@ -165,14 +164,14 @@ def _partitions(rows: pa.Table, partition_by: Sequence[str]) -> "Iterator[tuple[
     if not partition_by:
         yield {}, rows
         return
-    keys = rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([]).to_pylist()
-    for values in keys:
-        mask = pa.array([True] * rows.num_rows)
-        for column, value in values.items():
-            is_same = pc.is_null(rows[column]) if value is None else pc.fill_null(pc.equal(rows[column], value), False)
-            mask = pc.and_(mask, is_same)
-        texts = {column: _partition_text(value) for column, value in values.items()}
-        yield texts, rows.filter(mask)  # with these columns: Polars takes them from the file
+    # by texts: NaN does not equal itself, and 0.0 equals -0.0
+    texts = {column: [_partition_text(value) for value in rows[column].to_pylist()] for column in partition_by}
+    numbers: dict[tuple[str | None, ...], list[int]] = {}
+    for number, values in enumerate(zip(*texts.values(), strict=True)):
+        numbers.setdefault(values, []).append(number)
+    for values, of_part in numbers.items():
+        part = rows.take(of_part)  # with these columns: Polars takes them from the file
+        yield dict(zip(partition_by, values, strict=True)), part
 
 
 def _partition_text(value: object) -> str | None:
