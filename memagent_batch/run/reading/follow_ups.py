@@ -60,7 +60,7 @@ from memagent_batch.loop.texts.sentences import SPLIT, Sentences
 from memagent_batch.loop.texts.words import folded_words
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.budgets import fitted_follow_ups, require_follow_up_window
-from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, place_of
+from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, place_of, writable
 from memagent_batch.run.wiring import files_of, make_engine, make_follow_up_tokens
 from memagent_batch.types import Completion, Document, FinishReason, Prompt, Turns
 
@@ -235,12 +235,13 @@ async def close_reading(
             if follow_ups.config.support and chosen:
                 await _ask_support(row, answered, chosen)
     except ReadingError as error:
-        row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}", True
+        row["follow_up_error"], row["is_failed"] = writable(f"{type(error).__name__}: {error}"), True
     except MemagentError:
         raise
     except Exception as error:  # a fault met by what one model wrote must not end every night; its row shows it
         log.exception("the follow-up questions of a reading failed")
-        row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}{place_of(error)}", True
+        message = f"{type(error).__name__}: {error}{place_of(error)}"
+        row["follow_up_error"], row["is_failed"] = writable(message), True
     _count_turns(row, turns.counts, before=before)
     return row
 

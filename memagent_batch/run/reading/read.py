@@ -156,7 +156,7 @@ def _reading(
     error: Exception | None = None,
     place: str = "",
 ) -> Reading:
-    """A reading that ends now: with what its policy returned, or with an error, as text that can be written.
+    """A reading that ends now: with what its policy returned, or with an error.
 
     `place`: where a policy's own fault was raised.
     """
@@ -166,7 +166,7 @@ def _reading(
         memory=outcome.memory.text if outcome else None,
         finish_reason=outcome.finish_reason if outcome else None,
         error_type=type(error).__name__ if error else None,
-        error_message=f"{error}{place}".encode(errors="replace").decode() if error else None,
+        error_message=writable(f"{error}{place}") if error else None,
         error=error,
         counts=turns.counts,
         turn_hashes=turns.turn_hashes,
@@ -176,6 +176,11 @@ def _reading(
         started_at=started_at,
         finished_at=datetime.now(UTC),
     )
+
+
+def writable(message: str) -> str:
+    """Returns the message of an error as text that the log can hold: `?` for halves of surrogate pairs."""
+    return message.encode(errors="replace").decode()
 
 
 @dataclass(slots=True, kw_only=True)
