@@ -4,6 +4,8 @@ import os.path
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Any
 
 from fsspec.utils import glob_translate
@@ -15,7 +17,7 @@ from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.errors import OutputError, SettingsError, StorageError
 from memagent_batch.masking import mask_url
 from memagent_batch.run.history import read_run_record, require_readable
 from memagent_batch.run.tables import ANSWERS_TABLE, RUNS_TABLE
@@ -92,12 +94,14 @@ def _require_place(output: Location) -> dict[str, Any] | None:
     """What the latest run of an output was asked; None if the place is empty, or has no run yet.
 
     Raises:
-        OutputError: it holds other files, or an output of an earlier version, or can't be reached.
+        OutputError: it holds other files, or an output of an earlier version, lies in another output, or can't be
+            reached.
     """
     with output_errors(output.uri):
         require_readable(output)
         if OutputTable(output=output, name=RUNS_TABLE).exists():
             return read_run_record(output)
+        _require_outside_outputs(output)
         own = tuple(f"{output.path}/{folder}/" for folder in OWN_FOLDERS)
         others = [path for path in output.files() if not path.startswith(own)]
     if others:
@@ -106,6 +110,22 @@ def _require_place(output: Location) -> dict[str, Any] | None:
             "choose an empty folder"
         )
     return None
+
+
+def _require_outside_outputs(output: Location) -> None:
+    """Refuses a place inside another output, whose tables would remove files of unknown names from their folders."""
+    path = os.path.realpath(output.path) if output.is_local else output.path
+    for folder in PurePosixPath(path).parents:
+        first_commit = output.at(f"{folder}/{RUNS_TABLE}/_delta_log/{0:020}.json")
+        is_output = False
+        with suppress(StorageError):  # not everyone may look into the folders above
+            is_output = first_commit.exists()
+        if is_output:
+            outer = folder if output.is_local else output.at(str(folder))
+            raise OutputError(
+                f"output: {output} lies inside the output {outer}, whose runs remove files that are not theirs; choose "
+                "a folder outside of it"
+            )
 
 
 def asked_documents(job: JobConfig) -> str | list[str]:

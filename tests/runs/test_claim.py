@@ -46,6 +46,30 @@ def test_claim_output_beside_a_log_of_something_else_is_refused(tmp_path: Path, 
         claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))
 
 
+def assert_nested_output_is_refused(outer: Location, *, inner: str) -> None:
+    job = settings_of(outer.uri)
+    begin(outer, job)
+    claim_output(outer, job)
+    with pytest.raises(OutputError, match=f"lies inside the output {outer}, .* choose a folder outside of it"):
+        claim_output(Location(uri=inner, storage_options=outer.storage_options), job)
+    beside = Location(uri=f"{outer.uri}-2", storage_options=outer.storage_options)
+    claim_output(beside, settings_of(beside.uri))
+
+
+def test_claim_output_inside_another_output_is_refused_also_by_a_link(tmp_path: Path) -> None:
+    outer = Location(uri=f"{tmp_path}/run")
+    assert_nested_output_is_refused(outer, inner=f"{tmp_path}/run/answers/second")
+    (tmp_path / "run/answers").mkdir(exist_ok=True)
+    (tmp_path / "link").symlink_to(tmp_path / "run/answers")
+    with pytest.raises(OutputError, match="lies inside the output"):
+        claim_output(Location(uri=f"{tmp_path}/link/second"), settings_of(tmp_path / "link/second"))
+
+
+@pytest.mark.s3
+def test_claim_output_inside_another_output_in_a_bucket_is_refused(s3_bucket: Location) -> None:
+    assert_nested_output_is_refused(s3_bucket / "lake/run", inner=f"{s3_bucket.uri}/lake/run/documents/second")
+
+
 def secret_place(secret: str) -> dict[str, str]:
     place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
     return {"documents": place, "questions": place}
