@@ -155,11 +155,11 @@ class AcceptedUnread(Section):
     """What a job knows of a source that is not read to its end."""
 
     source: Text
-    """The file: its path below the folder of the documents, a glob of such paths, or its SHA-256."""
+    """The file: its path below the folder of the documents, a document's id, a glob of these, or its SHA-256."""
     unread: Text | None = None
     """What is not read, as column `source_unread` says it: the whole text, or a glob of it. Not for a SHA-256."""
     reason: Text
-    """Why that is accepted; pages and summary say it."""
+    """Why, for pages and summary."""
 
     @model_validator(mode="after")
     def _check_unread(self) -> Self:

@@ -20,7 +20,7 @@ from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputUnreachableError
 from tests import unstating_engine
-from tests.convert.files import pdf, written
+from tests.convert.files import pdf, written, zipped
 from tests.flows.test_unread_sources import FEE, SCAN
 from tests.jobs import put_texts, small_arguments
 from tests.tables import table_rows
@@ -123,7 +123,9 @@ def test_scan_without_its_model_reads_no_file(tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "scan" / "documents").exists()
 
 
-def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(text_model: str, tmp_path: Path) -> None:
+def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(
+    text_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files = put_texts(tmp_path / "in", {"whole.txt": NOTHING})
     for name in ("letter-1.pdf", "letter-2.pdf"):
         (files / name).write_bytes(pdf(SCAN))
@@ -133,9 +135,12 @@ def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(tex
 
     other = {**rule, "unread": "needs_ocr: something else"}
     assert night(tmp_path, text_model, accepted_unread=[other]) == 7
+    assert f"accepted_unread 1 matches no loss: 'letter-*.pdf: {other['unread']}'" in caplog.text
     assert (summary(tmp_path)["num_unread"], summary(tmp_path)["accepted"]) == (2, {})
 
+    caplog.clear()
     assert night(tmp_path, text_model, accepted_unread=[rule]) == 0
+    assert "matches no loss" not in caplog.text
     said = summary(tmp_path)
     assert (said["num_needs"], said["num_unread"], said["accepted"]) == (0, 0, {rule["reason"]: 2})
     assert f"ACCEPTED\n      2  {rule['reason']}" in (tmp_path / "scan/pages/summary.txt").read_text()
@@ -146,6 +151,22 @@ def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(tex
     (files / "letter-2.pdf").write_bytes(pdf(SCAN, written("And one page of text.")))
     assert night(tmp_path, text_model, accepted_unread=[{"source": digest, "reason": "a map"}]) == 7
     assert (summary(tmp_path)["num_unread"], summary(tmp_path)["accepted"]) == (1, {"a map": 1})
+
+
+def test_scan_accepts_an_unread_file_in_an_archive_by_the_name_that_the_summary_has(
+    text_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = put_texts(tmp_path / "in", {"whole.txt": NOTHING})
+    (files / "all.zip").write_bytes(zipped({"note.txt": NOTHING.encode(), "map.pdf": pdf(SCAN)}))
+    assert night(tmp_path, text_model) == 7
+    ((name, unread),) = summary(tmp_path)["unread"].items()
+    assert name.startswith("all.zip/")
+    rules = [{"source": name, "unread": unread, "reason": "a map"}, {"source": "f" * 64, "reason": "gone"}]
+    assert night(tmp_path, text_model, accepted_unread=rules) == 0
+    assert (summary(tmp_path)["num_unread"], summary(tmp_path)["accepted"]) == (0, {"a map": 1})
+    assert [line for line in caplog.messages if "matches no loss" in line] == [
+        f"accepted_unread 2 matches no loss: '{'f' * 64}'; copy it from the summary, or leave it out"
+    ]
 
 
 @pytest.mark.slow
