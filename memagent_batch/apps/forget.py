@@ -18,6 +18,7 @@ from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from memagent_batch.apps.pages.site import EXPORT_FOLDER, PAGES_FOLDER, SITE_RECORD_FILE
 from memagent_batch.apps.review.labels import FORGOTTEN_ID, LABELS_FOLDER, REVIEWS_FOLDER
@@ -48,6 +49,7 @@ from memagent_batch.run.history import (
     find_run,
     finish,
     has_pending_erasure,
+    is_erasing,
     read_run_record,
     unfinished_runs,
 )
@@ -106,16 +108,21 @@ def find_documents(output: Location, *, document_ids: Sequence[str] = (), where:
         InputError: there are none, or the condition can't be read.
         OutputError: no run has finished here.
     """
-    run = find_run(output)
+    run, is_pending = find_run(output), has_pending_erasure(output)
     if where is None:
         known = {*read_hashes(output, document_ids)}
         if not known.issuperset(document_ids):
             known |= _ids_elsewhere(output, document_ids)
         found = [document_id for document_id in document_ids if document_id in known]
     else:
-        found = _matching_documents(run, parse_where(where, option="--where"))
-    if not found and not has_pending_erasure(output):
+        found = _matching_documents(run, parse_where(where, option="--where"), is_pending=is_pending)
+    if not found and not is_pending:
         raise InputError(_nothing_words(output, document_ids=document_ids, where=where))
+    if not found and where is not None and not is_erasing(output):
+        raise InputError(
+            f"--where: no document matches: {where}; a `memagent forget` was killed here before it had deleted all "
+            "rows: give its own condition again, or name its documents with --document"
+        )
     return found
 
 
@@ -148,19 +155,42 @@ def _ids_elsewhere(output: Location, document_ids: Collection[str]) -> set[str]:
     return found
 
 
-def _matching_documents(run: PastRun, condition: Condition) -> list[str]:
+def _matching_documents(run: PastRun, condition: Condition, *, is_pending: bool) -> list[str]:
+    """Ids of the documents that a condition takes, by the table that has its columns.
+
+    If an erasure is pending, rows that it has deleted from this table count too, as the last finished run left them in
+    either table: other tables may still have these documents.
+    """
     tables = [table for table in data_tables(run.output) if table.name in (DOCUMENTS_TABLE, ANSWERS_TABLE)]
     datasets = [table.dataset() for table in tables]
     columns = [condition.columns_among(dataset.schema.names) for dataset in datasets]
     dataset, names = max(zip(datasets, columns, strict=True), key=lambda each: len(each[1]))
     if missing := sorted({name for of_table in columns for name in of_table} - {*names}):
         raise InputError(f"--where: {condition.text!r}: no table has {missing[0]!r} and {names[0]!r}; use one of them")
+    found = _matches(dataset, names, condition)
+    if is_pending:
+        left = dataset.to_table(columns=["document_id"])["document_id"]
+        for table, of_table in zip(tables, columns, strict=True):
+            if len(of_table) == len(names) and _is_of_output(run, table.name):
+                with table_errors(table.place.uri, remedy="name the documents with --document"):
+                    before = pa.array(_matches(run.dataset(table.name), names, condition), left.type)
+                found |= dict.fromkeys(before.filter(pc.invert(pc.is_in(before, value_set=left))).to_pylist())
+    return [*found]
+
+
+def _is_of_output(run: PastRun, name: str) -> bool:
+    """Whether a run has read or written a table of its output, and not one of another output."""
+    return name != DOCUMENTS_TABLE or run.manifest["documents_table"]["output"] is None
+
+
+def _matches(dataset: ds.Dataset, names: Sequence[str], condition: Condition) -> dict[str, None]:
+    """Ids of the documents of which a condition takes a row; `names` are its columns."""
     found: dict[str, None] = {}
     for batch in dataset.scanner([*{"document_id": None, **dict.fromkeys(names)}], batch_size=BATCH_ROWS).to_batches():
         rows = pa.Table.from_batches([batch])
         matches = matching_rows(rows.select(names), condition, there=dataset.schema.names)
         found |= dict.fromkeys(rows["document_id"].take(pa.array(matches)).to_pylist())
-    return [*found]
+    return found
 
 
 def read_hashes(output: Location, document_ids: Collection[str]) -> dict[str, set[str]]:

@@ -518,6 +518,11 @@ def has_pending_erasure(output: Location) -> bool:
     return is_killed or any(row["state"] == ERASING for row in rows)
 
 
+def is_erasing(output: Location) -> bool:
+    """Whether a `memagent forget` has deleted all rows, and was killed while it removed files of earlier versions."""
+    return bool(read_rows(output, columns=["run_id"], only=ds.field("state") == ERASING))
+
+
 def has_unfinished(output: Location, *, writer: str) -> bool:
     """Whether a run commits tables, or the latest run of a writer has not finished."""
     rows = read_rows(output, columns=["run_id", "state", "writer"])

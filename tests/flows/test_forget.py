@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "fence": (forget_flow, "end_commits", die),
     "log": (forget_flow.Erasure, "rewrite_reviews", die),
     "first tables": (forget_flow.Erasure, "delete_rows", die_at_memories),
+    "documents": (forget_flow, "commit_run", die),
     "note of the commit": (commits, "_commit_once", die),
     "tables": (commits, "commit_row", die),
     "run": (forget_flow, "_remove_files", die),
@@ -273,26 +275,51 @@ STEPS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 """What is replaced by what, for a process that is killed after a step."""
 
 
-@pytest.mark.parametrize("step", STEPS)
+WHERE = ("team = 'x'", f"text like '%of {GONE} %'", "answer is not null and team = 'x'")
+"""Conditions over columns of both tables, of `documents` and of `answers`."""
+
+
+@pytest.mark.parametrize(
+    ("step", "where"),
+    [*((step, None) for step in STEPS), *product(("documents", "tables"), WHERE)],
+)
 def test_erasure_that_was_killed_goes_on_with_the_same_command(
-    disk_nights: Nights, step: str, monkeypatch: pytest.MonkeyPatch
+    disk_nights: Nights, step: str, where: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = disk_nights.output
     texts, others = strings_of(output, GONE), disk_nights.rows("answers")
+    named: Any = {"document_ids": [GONE]} if where is None else {"where": where}
 
     with monkeypatch.context() as patch:
         patch.setattr(*STEPS[step])
         with pytest.raises(Killed):
-            forget_gone(disk_nights)
+            forget(output, find_documents(output, **named))
     assert has_pending_erasure(output)
     assert files_with(output, texts)
-    forget_gone(disk_nights)
+    forget(output, find_documents(output, **named))
     assert files_with(output, texts) == set()
     assert not has_pending_erasure(output)
     assert disk_nights.rows("answers", without="") == others
     assert verify(output).problems == []
-    with pytest.raises(InputError, match=f"no document of .* matches: {GONE}"):
-        find_documents(output, document_ids=[GONE])
+    with pytest.raises(InputError, match=r"no document of .* matches"):
+        find_documents(output, **named)
+
+
+def test_condition_takes_no_other_document_for_one_that_a_killed_erasure_has_deleted(
+    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = disk_nights.output
+    later = {name: text_of(name) for name in NAMES} | {"Ann": "She left."}
+    disk_nights.killed_run(later, monkeypatch)  # `documents` has the new text, the tables of the last run the old one
+    where = "text like '%of Ann %' or text like '%of Bob %'"
+    assert find_documents(output, where=where) == [GONE]
+    with monkeypatch.context() as patch:
+        patch.setattr(*STEPS["documents"])
+        with pytest.raises(Killed):
+            forget(output, find_documents(output, where=where))
+    with pytest.raises(InputError, match="give its own condition again"):
+        find_documents(output, where="team = 'z'")
+    assert find_documents(output, where=where) == [GONE]
 
 
 @pytest.mark.parametrize("writer", ["memagent", "memagent/slice-1-of-2"])
