@@ -5,7 +5,7 @@ other.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, cast
@@ -49,6 +49,8 @@ COMPACT_FILES = 16
 all of them many times."""
 UNFINISHED_COLUMNS = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
 """Columns that `unfinished_runs` looks at."""
+_PENDING_COLUMNS = ["run_id", "state", "documents_forgotten"]
+"""Columns by which an erasure is found that has not ended."""
 _BEGIN_TRIES = 20
 
 
@@ -270,11 +272,6 @@ def read_run_record(output: Location) -> dict[str, Any] | None:
     return record
 
 
-def last_record_run_id(output: Location) -> str:
-    """The id of the latest run; empty if there is none."""
-    return max((row["run_id"] for row in read_rows(output, columns=["run_id"])), default="")
-
-
 def latest_number(output: Location, *, writer: str) -> RunNumber:
     """The number of the latest run of a writer, without its id; 0 if it has none."""
     runs = OutputTable(output=output, name=RUNS_TABLE)
@@ -288,9 +285,20 @@ def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
         output: The output.
         writer: Name of the application transaction.
         after: An id behind which the run's id sorts, beside those of the runs before.
+
+    Raises:
+        OutputError: a `memagent forget` is at work, or was killed, and this is not another one: it deletes files that
+            the run would read. One that begins later supersedes the number.
     """
     latest = latest_number(output, writer=writer)
-    return replace(latest, number=latest.number + 1, run_id=new_run_id(after=max(after, last_record_run_id(output))))
+    rows = read_rows(output, columns=_PENDING_COLUMNS)
+    if writer != ERASER and _is_erasure_pending(rows):
+        raise OutputError(
+            f"output: `memagent forget` is at work at {output}; run the same command again when it has ended. If it "
+            "was killed, give its command again first"
+        )
+    last_id = max((row["run_id"] for row in rows), default="")
+    return replace(latest, number=latest.number + 1, run_id=new_run_id(after=max(after, last_id)))
 
 
 def begin(
@@ -313,6 +321,7 @@ def begin(
 
     Raises:
         SupersededError: another run has begun since `latest`: this one may know an older state of the sources.
+        OutputError: a `memagent forget` has not ended.
         StorageError: other runs begin again and again.
     """
     for _ in range(_BEGIN_TRIES):
@@ -511,8 +520,11 @@ def _unfinished(rows: Iterable[RunRow]) -> list[RunRow]:
 
 
 def has_pending_erasure(output: Location) -> bool:
-    """Whether a `memagent forget` was killed before its end."""
-    rows = read_rows(output, columns=["run_id", "state", "documents_forgotten"])
+    """Whether a `memagent forget` is at work, or was killed before its end."""
+    return _is_erasure_pending(read_rows(output, columns=_PENDING_COLUMNS))
+
+
+def _is_erasure_pending(rows: Sequence[RunRow]) -> bool:
     latest = max(rows, key=lambda row: row["run_id"], default=None)
     is_killed = latest is not None and latest["state"] != FINISHED and latest["documents_forgotten"] is not None
     return is_killed or any(row["state"] == ERASING for row in rows)

@@ -340,6 +340,26 @@ def test_run_or_ingest_that_was_going_on_commits_nothing_after_an_erasure(disk_n
         require_newest(output, old)
 
 
+def test_run_ingest_or_slice_that_comes_while_an_erasure_is_at_work_is_refused_and_keeps_no_file(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, texts = nights.output, {name: text_of(name) for name in NAMES if name != GONE}
+    gone, rewrite_log = strings_of(output, GONE), forget_flow.Erasure.rewrite_log
+    slice_job = nights.job.model_copy(update={"input": nights.job.input.model_copy(update={"slice": "1/2"})})
+
+    def rewrite_log_meanwhile(erasure: forget_flow.Erasure) -> int:
+        for call in (lambda: nights.run(texts), lambda: answer(slice_job), lambda: next_run(output)):
+            with pytest.raises(OutputError, match="`memagent forget` is at work at"):
+                call()
+        return rewrite_log(erasure)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forget_flow.Erasure, "rewrite_log", rewrite_log_meanwhile)
+        forget_gone(nights)
+    assert files_with(output, gone) == set()
+    assert nights.run(texts)["counts"]["ok"] == len(ASK) * len(texts)
+
+
 def test_document_that_left_its_source_before_is_erased_from_the_log_and_earlier_versions(disk_nights: Nights) -> None:
     texts = strings_of(disk_nights.output, GONE)
     disk_nights.run({name: text_of(name) for name in NAMES if name != GONE})

@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.data.store.delta import ERASER, OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import SupersededError
+from memagent_batch.errors import OutputError, SupersededError
 from memagent_batch.run import history
 from memagent_batch.run.history import begin, finish
 from memagent_batch.run.manifest import RunRecord
@@ -179,8 +179,25 @@ def test_run_that_begins_to_commit_while_a_newer_one_takes_over_is_not_marked(
 
 def test_erasure_marks_runs_of_all_writers_that_began_before_it(output: Location) -> None:
     before = [begin_slice(output, number) for number in (1, 2)]
-    erasure = begin(output, lambda run_id: replace(record_of(run_id), forgotten=1), writer=ERASER, after="")
-    after = begin_slice(output, 1)
+    erasure = begin_erasure(output)
     finish(output, erasure, replace(record_of(erasure.run_id), forgotten=1), MANIFEST)
+    after = begin_slice(output, 1)
     expected = {**dict.fromkeys(before, "superseded"), erasure: "finished", after: "running"}
     assert states(output) == sorted((run.run_id, state) for run, state in expected.items())
+
+
+def begin_erasure(output: Location) -> RunNumber:
+    return begin(output, lambda run_id: replace(record_of(run_id), forgotten=1), writer=ERASER, after="")
+
+
+def test_run_begins_only_when_an_erasure_has_ended_and_another_erasure_before(
+    output: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once_before_commit(monkeypatch, lambda: begin_erasure(output))  # the run has looked for one already
+    with pytest.raises(OutputError, match="`memagent forget` is at work"):
+        begin_slice(output, 1)
+    second = begin_erasure(output)
+    with pytest.raises(OutputError, match="`memagent forget` is at work"):
+        begin_slice(output, 2)
+    finish(output, second, replace(record_of(second.run_id), forgotten=1), MANIFEST)
+    begin_slice(output, 2)
