@@ -54,7 +54,7 @@ from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import filter_to_disk, on_disk, release_memory
 from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, retry_conflicts
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, StorageError, SupersededError
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
 from memagent_batch.run.claim import INGEST_FOLDER
@@ -153,6 +153,8 @@ class _Ingest:
         self._scratch = scratch
         self._added_files = dict[str, TableFile]()
         """Files that this ingest has added to the table, or has written to `scratch`, and not removed again."""
+        self._uncommitted = set[str]()
+        """Files in the table's folder that tasks have reported, and no commit has."""
         self._removed_files = set[str]()
         """Files of others that it has removed."""
         self._rewritten: list[pa.Table] = []
@@ -169,7 +171,19 @@ class _Ingest:
         """The files of `documents` as they are after the ingest."""
 
     def run(self) -> Ingested:
-        """Reads, compares and commits."""
+        """Reads, compares and commits; if a newer run has taken over, nothing that was read stays behind."""
+        try:
+            try:
+                return self._bring_up_to_date()
+            except StorageError:
+                self._documents.require_newest(self._run)  # else `memagent forget` may have deleted the file
+                raise
+        except SupersededError:
+            places = (self._documents.place / path for path in self._uncommitted)
+            self._found.output.delete_files([place.path for place in places])
+            raise
+
+    def _bring_up_to_date(self) -> Ingested:
         columns = self._columns()
         joins_rows = bool(self._settings.order_columns) and not self._listing.reads_files
         schema = self._extended_schema(documents_schema(columns), adds_columns=joins_rows)
@@ -303,6 +317,7 @@ class _Ingest:
         unchanged = [filter_to_disk(self._listing.sources.select(["source"]), is_unchanged).cast(_SOURCE_NAMES)]
         pause, last = CHECKPOINT_SECONDS, time.monotonic()
         for report in reports:
+            self._note_files(report)
             waiting.append(on_disk([report], schema=REPORTS))
             if self._scratch is None and time.monotonic() - last > pause:
                 began = time.monotonic()
@@ -312,6 +327,10 @@ class _Ingest:
                 last = time.monotonic()
                 pause = max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (last - began))
         self._commit(waiting, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=True)
+
+    def _note_files(self, report: pa.Table) -> None:
+        if self._scratch is None:
+            self._uncommitted |= {row["path"] for row in pc.list_flatten(report["files"]).to_pylist()}
 
     def _whole_sources(self, reports: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Reports of sources that one task reads, and those of sources that several read, which wait for each other."""
@@ -378,6 +397,8 @@ class _Ingest:
         for file in remove:
             del self._files[file.path]
         self._files |= {file.path: file for file in add}
+        if self._scratch is None:
+            self._uncommitted |= {file.path for file in add}
         if self._scratch is None and (add or remove or self._version is None):
             self._version = self._documents.commit(
                 run=self._run,
@@ -389,6 +410,7 @@ class _Ingest:
                 read_version=self._version,
             )
             self._is_first = False
+            self._uncommitted -= {file.path for file in add}
         for file in remove:
             if self._added_files.pop(file.path, None) is None:
                 self._removed_files.add(file.path)
@@ -466,7 +488,10 @@ class _Ingest:
             num_cpus=self._executor.num_cpus,
         )
         join = partial(join_parts, context=context, settings=settings, folder=folder, root=self._root)
-        joined = [on_disk([report], schema=REPORTS) for report in self._executor.map(join, joins)]
+        joined = list[pa.Table]()
+        for report in self._executor.map(join, joins):
+            self._note_files(report)
+            joined.append(on_disk([report], schema=REPORTS))
         seen = on_disk(map(seen_documents, joined), schema=SEEN)
         if not stored.num_rows:
             require_readable(seen, reported)

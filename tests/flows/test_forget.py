@@ -28,6 +28,8 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.cli.status import status_lines
 from memagent_batch.config.job import ExecutorKind, IngestJob, JobConfig
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.ingest import report
+from memagent_batch.data.ingest.document_files import DocumentWriter
 from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log import merge
@@ -358,6 +360,33 @@ def test_run_ingest_or_slice_that_comes_while_an_erasure_is_at_work_is_refused_a
         forget_gone(nights)
     assert files_with(output, gone) == set()
     assert nights.run(texts)["counts"]["ok"] == len(ASK) * len(texts)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"carry_columns": ["team"], "order_columns": ["team"]}], ids=["rows", "parts"]
+)
+def test_ingest_that_an_erasure_has_overtaken_leaves_no_text_behind(
+    tmp_path: Path, text_model: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = Nights(tmp_path, text_model, Location(uri=str(tmp_path / "run")), record={}, input=settings)
+    texts = {name: text_of(name) for name in NAMES}
+    nights.run(texts)
+    is_forgotten = list[bool]()
+
+    def make_writer(*values: Any, **named: Any) -> DocumentWriter:
+        if not is_forgotten:
+            is_forgotten.append(True)
+            forget_gone(nights)
+        return DocumentWriter(*values, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "DocumentWriter", make_writer)
+        with pytest.raises(SupersededError):
+            nights.run({**texts, GONE: text_of(GONE, days=9)})
+    assert is_forgotten
+    assert files_with(nights.output, {f"day 1 of {GONE}", f"day 8 of {GONE}"}) == set()
+    assert verify(nights.output).problems == []
+    assert nights.run({name: texts[name] for name in NAMES if name != GONE})["counts"]["failed"] == 0
 
 
 def test_document_that_left_its_source_before_is_erased_from_the_log_and_earlier_versions(disk_nights: Nights) -> None:
