@@ -181,6 +181,10 @@ class SupersededError(MemagentError):
     exit_code = 3
 
 
+class ErasedError(SupersededError):
+    """A `memagent forget` has taken over the output; this run must leave nothing in it."""
+
+
 class TerminatedError(MemagentError):
     """The run had to leave, as when its node is removed; the same command goes on."""
 

@@ -389,6 +389,33 @@ def test_ingest_that_an_erasure_has_overtaken_leaves_no_text_behind(
     assert nights.run({name: texts[name] for name in NAMES if name != GONE})["counts"]["failed"] == 0
 
 
+def test_merge_of_the_log_that_an_erasure_has_overtaken_brings_no_turn_back(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forget_flow, "LEAVE_SECONDS", 0.01)  # the merge takes longer than the erasure waits
+    monkeypatch.setattr(merge, "MERGE_FROM", 2)
+    settings = {"pool": {"readings_in_flight": 1}, "log": {"flush_seconds": 0.01}}
+    nights = Nights(tmp_path, text_model, Location(uri=str(tmp_path / "run")), **settings)
+    texts, new = {name: text_of(name) for name in NAMES}, text_of(GONE, days=9)
+    nights.run(texts)
+    is_forgotten, write_merged = list[bool](), merge._write_merged
+
+    def write_merged_later(*values: Any) -> pa.Table:  # the small files are read
+        if not is_forgotten:
+            is_forgotten.append(True)
+            forget_gone(nights)
+        return write_merged(*values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merge, "_write_merged", write_merged_later)
+        with pytest.raises(SupersededError):
+            nights.run({**texts, GONE: new, "Eve": text_of("Eve")})
+    assert is_forgotten
+    assert files_with(nights.output, {GONE, text_hash(texts[GONE]), text_hash(new)}) == set()
+    left = {name: text for name, text in texts.items() if name != GONE} | {"Eve": text_of("Eve")}
+    assert nights.run(left)["changes"]["turns"]["asked"] == 0, "turns of others are in the log"
+
+
 def test_document_that_left_its_source_before_is_erased_from_the_log_and_earlier_versions(disk_nights: Nights) -> None:
     texts = strings_of(disk_nights.output, GONE)
     disk_nights.run({name: text_of(name) for name in NAMES if name != GONE})

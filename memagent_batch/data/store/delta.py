@@ -26,7 +26,7 @@ from memagent_batch.data.store.deltalake_options import deltalake_options, delta
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
-from memagent_batch.errors import OutputError, StorageError, StorageOutageError, SupersededError
+from memagent_batch.errors import ErasedError, OutputError, StorageError, StorageOutageError, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -246,8 +246,10 @@ class OutputTable:
 
     def _require_newest(self, table: "DeltaTable", run: RunNumber, *, is_first: bool = False) -> None:
         known = {ERASER: run.num_erasures, run.writer: run.number - is_first}
-        if any(self._number(table, writer) > number for writer, number in known.items()):
-            raise SupersededError(
+        newer = [writer for writer, number in known.items() if self._number(table, writer) > number]
+        if newer:
+            kind = ErasedError if ERASER in newer else SupersededError
+            raise kind(
                 f"output: {self.output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes "
                 "nothing. What it has read is in the log, and is not read again"
             )

@@ -8,6 +8,9 @@ next merge goes on.
 Several attempts may merge at the same time. An attempt removes only files that stand in a merged file which was whole
 before it asked for the claim; a newer attempt lists the log after its own claim, and finds the merged file. So nobody
 removes a file that another has to read, and a range always gives way to a larger one.
+
+A `memagent forget` takes rows out of all files that it finds. A merge that goes on meanwhile may have read them before,
+so it asks for the claim after each merged file too, and takes this one back if the log was erased.
 """
 
 from collections import defaultdict
@@ -31,7 +34,7 @@ from memagent_batch.data.store.turn_log.files import (
     run_tasks,
     write_log_files,
 )
-from memagent_batch.errors import StorageError
+from memagent_batch.errors import ErasedError, StorageError, SupersededError
 
 MERGE_FROM = 64
 """Flushes that must be there: the log of a short run stays as it is."""
@@ -45,7 +48,7 @@ def merge_log(output: Location, *, require_claim: Callable[[], None], mapped: Ma
     """Merges the flushes of each writer, if there are many; returns the names of the merged files.
 
     Raises:
-        SupersededError: a newer attempt owns the output; nothing was removed.
+        SupersededError: a newer attempt owns the output; nothing was removed, but merged files if it was erased.
         StorageError: a file can't be read, written or removed.
     """
     keys = (output / KEYS_FOLDER).files()  # first: the files of a flush that has its keys are there
@@ -63,7 +66,8 @@ def merge_log(output: Location, *, require_claim: Callable[[], None], mapped: Ma
         files_of[base_name(path)].append(path)
     tasks = [pa.table({"file": pa.array([file for name in names for file in files_of[name]])}) for names in ranges]
     try:
-        merged = [name for table in mapped(partial(_merge, output=output), tasks) for name in table["name"].to_pylist()]
+        merge = partial(_merge, output=output, require_claim=require_claim)
+        merged = [name for table in mapped(merge, tasks) for name in table["name"].to_pylist()]
     except StorageError:
         require_claim()  # else a newer attempt may have merged and removed the files meanwhile
         raise
@@ -89,7 +93,7 @@ def _ranges(flushes: Sequence[str]) -> Iterator[list[str]]:
                 yield joined
 
 
-def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:
+def _merge(files: pa.Table, *, output: Location, require_claim: Callable[[], None]) -> Iterator[pa.Table]:
     """Merges the files of some flushes of one writer, in as many merged files as their bytes need; gives names."""
     tables: dict[str, list[pa.Table]] = defaultdict(list)
     numbers: list[LogName] = []
@@ -98,20 +102,29 @@ def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:
     for path, table in zip(paths, read_ahead(partial(_read_whole, output), paths), strict=True):
         name = LogName.of(path)
         if num_bytes >= MERGED_BYTES and name != numbers[-1] and numbers[-1] != numbers[0]:
-            yield _write_merged(output, tables, numbers)
+            yield _write_merged(output, tables, numbers, require_claim)
             tables, numbers, num_bytes = defaultdict(list), [], 0
         tables[path.rpartition("/")[0]].append(table)
         numbers.append(name)
         num_bytes += table.nbytes
     if numbers and numbers[-1] != numbers[0]:
-        yield _write_merged(output, tables, numbers)
+        yield _write_merged(output, tables, numbers, require_claim)
 
 
-def _write_merged(output: Location, tables: dict[str, list[pa.Table]], numbers: Sequence[LogName]) -> pa.Table:
+def _write_merged(
+    output: Location, tables: dict[str, list[pa.Table]], numbers: Sequence[LogName], require_claim: Callable[[], None]
+) -> pa.Table:
     name = f"{numbers[0].writer}-{numbers[0].first:06d}to{numbers[-1].last:06d}.parquet"
     order = [(column, "ascending") for column in ("document_hash", "question_hash", "sample")]
     sorted_tables = {folder: pa.concat_tables(each).sort_by(order) for folder, each in tables.items()}
     write_log_files(output, sorted_tables, name=name)
+    try:
+        require_claim()
+    except ErasedError:
+        output.delete_files([(output / f"{folder}/{name}").path for folder in (KEYS_FOLDER, *tables)])
+        raise
+    except SupersededError:  # a newer attempt may have found the file, and removed those that it stands for
+        pass
     return pa.table({"name": [name]})
 
 
