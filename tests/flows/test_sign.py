@@ -331,10 +331,13 @@ def test_hash_of_a_reading_is_of_its_source_file_too_where_not_all_was_read(scan
     assert num_hashes({**unread, "source_hash": "f"}, document_id=["a", "b"]) == 1
 
 
-def test_row_of_a_document_that_is_gone_is_kept_and_the_others_are_taken(
+def test_row_of_a_document_that_is_gone_is_not_taken_and_the_others_are(
     scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here, gone = rows_of(scan)[:2]
     sheet = written_sheet(tmp_path, here, {**gone, "document_id": "gone", "document_hash": "0" * 64})
     assert sign(scan, str(sheet)) == 0
-    assert json.loads(capsys.readouterr().out) == {"added": 2, "of_other_runs": 1, "signed": 1, "readings": 20}
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"added": 1, "of_other_runs": 1, "signed": 1, "readings": 20}
+    assert "1 row is of a document that this output does not have any more: not imported" in said.err
+    assert [row["document_id"] for row in read_sign_offs(scan)] == [here["document_id"]]

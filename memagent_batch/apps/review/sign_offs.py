@@ -205,6 +205,9 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     if others:
         rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
         log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
+    if num_gone := sum(readings.lacks_document(row) for _, row in rows):
+        rows_are = "1 row is of a document" if num_gone == 1 else f"{num_gone:,} rows are of documents"
+        log.warning(f"{rows_are} that this output does not have any more: not imported")
     return Signed(added=added, of_other_runs=others, signed=num_signed, readings=num_readings)
 
 
@@ -228,7 +231,10 @@ class _RunReadings:
         """Ids of document and question, by these as a page shows them, alone and behind the hash."""
         self.without_answer = set[str]()
         """Hashes of those that hold nothing to accept."""
+        self._documents: set[str] = set()
+        """Wanted documents that the run has, as a page shows them."""
         wanted_hashes, wanted_ids = {row["reading_hash"] for row in sheet_rows}, {*map(_ids_on_page, sheet_rows)}
+        wanted_documents = {document for document, _ in wanted_ids}
         for row in answers:
             signed_hash, shown, ids = reading_hash(row), _ids_on_page(row), (row["document_id"], row["question_id"])
             if signed_hash in wanted_hashes:
@@ -238,6 +244,12 @@ class _RunReadings:
             if shown in wanted_ids:
                 self.ids[signed_hash, *shown] = ids
                 self.ids.setdefault(shown, ids)
+            if shown[0] in wanted_documents:
+                self._documents.add(shown[0])
+
+    def lacks_document(self, row: SignOff) -> bool:
+        """Whether the run has neither the document of a row of a sheet nor its reading under another name."""
+        return _ids_on_page(row)[0] not in self._documents and row["reading_hash"] not in self.questions
 
     def find(self, row: SignOff) -> tuple[str, str] | None:
         """Returns document and question of a row of a sheet, a document of the same text under its earlier name."""
@@ -251,7 +263,8 @@ def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readin
     """The sign-offs with the ids of the run, with corrections of the type that it asked for, and of answers alone.
 
     Of a number the unit is left out. Sign-offs of readings that the run does not have are kept as they are; of a slice
-    they are left out, as a page may show several as one.
+    they are left out, as a page may show several as one. Those of documents that the run does not have are left out
+    too: `memagent forget` may have erased them.
     """
     types: dict[str, ValueType | None] = {}
     if any(row["correction"] for _, row in rows):
@@ -266,7 +279,7 @@ def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readin
                 f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "
                 "keep the ids as the page wrote them, or remove the row"
             )
-        if ids is None and is_slice:
+        if ids is None and (is_slice or readings.lacks_document(row)):
             continue
         is_accepted = row["decision"] == Decision.ACCEPT and not row["withdrawn"]
         if is_accepted and row["reading_hash"] in readings.without_answer:
