@@ -266,13 +266,13 @@ async def test_fault_of_the_code_that_one_model_text_meets_fails_the_follow_ups_
     close: Closer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_deep(*_: object, **__: object) -> None:
-        raise RecursionError("maximum recursion depth exceeded \ud800")
+        raise RecursionError("maximum recursion depth exceeded")
 
     monkeypatch.setattr("memagent_batch.run.reading.follow_ups.parse_value", too_deep)
     result = await close(Number())
     assert result["is_failed"]
     error = result["follow_up_error"] or ""
-    assert error.startswith("RecursionError: maximum recursion depth exceeded ? (test_follow_ups.py, line ")
+    assert error.startswith("RecursionError: maximum recursion depth exceeded (test_follow_ups.py, line ")
 
 
 async def test_value_that_was_cut_is_invalid_and_the_rest_is_asked(close: Closer) -> None:
