@@ -305,7 +305,7 @@ def test_settings_of_a_job_file_are_arguments(
     assert run.run_id in [json.loads(line).get("run_id") for line in capsys.readouterr().err.splitlines()]
     with pytest.raises(BoundReachedError, match="max_hours"):
         run_local(documents=table_of(TUESDAY), **how, **own, max_hours=1e-6)
-    with pytest.raises(TooManyRemovedError, match="2 of the 3 documents"):
+    with pytest.raises(TooManyRemovedError, match="2 of 3 documents"):
         run_local(documents=table_of({"a": MONDAY["a"]}), **how, **own)
     assert ma.Run.at(tmp_path / "scan").answers().num_rows == 1
 

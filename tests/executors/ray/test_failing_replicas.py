@@ -305,7 +305,7 @@ def test_replicas_that_take_all_cpus_leave_some_for_tasks(caplog: pytest.LogCapt
     assert with_room_for_tasks(pool, cpus=16, may_grow=False) is pool
     assert with_room_for_tasks(pool, cpus=4, may_grow=False).cpus_per_replica == pytest.approx(3 / 8)
     assert with_room_for_tasks(pool, cpus=1, may_grow=False).cpus_per_replica == pytest.approx(1 / 16)
-    assert "leave too few of 1 for tokenising; 0.0625 are reserved for each replica" in caplog.text
+    assert "too few of 1 CPUs are left for tokenising; 0.0625 are reserved for each replica" in caplog.text
     assert with_room_for_tasks(pool, cpus=4, may_grow=True) is pool
     assert "unless more nodes join, nothing is read: lower pool.cpus_per_replica" in caplog.text
 
