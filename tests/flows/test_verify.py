@@ -21,7 +21,7 @@ from memagent_batch.run.history import find_run, finish
 from tests.flows.grown import Stream
 from tests.flows.scans import make_scan
 from tests.jobs import small_job
-from tests.runs.recorded_nights import Nights
+from tests.runs.recorded_nights import Nights, tables_without_documents
 from tests.runs.written_runs import record_of
 
 
@@ -40,9 +40,7 @@ def copy(scan: Stream, tmp_path: Path) -> Path:
 @pytest.fixture
 def without_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves out the table of documents, which nights over documents in memory do not have."""
-    monkeypatch.setattr(
-        verify_flow, "open_tables", lambda run: {name: run.dataset(name) for name in run.manifest["table_versions"]}
-    )
+    monkeypatch.setattr(verify_flow, "open_tables", tables_without_documents)
 
 
 @pytest.fixture

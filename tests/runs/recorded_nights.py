@@ -10,6 +10,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig, LogConfig
@@ -49,6 +50,11 @@ AWAY = "away"
 
 NO_DOCUMENTS = StoredDocuments(output=Location(uri="memory://no-documents"), version=0)
 """Where plans have their documents that no night opens."""
+
+
+def tables_without_documents(run: PastRun) -> dict[str, ds.Dataset]:
+    """The tables of a run as `verify` opens them, without `documents`, which these nights do not have."""
+    return {name: run.dataset(name) for name in run.manifest["table_versions"]}
 
 
 class Killed(Exception):  # noqa: N818 - not an error

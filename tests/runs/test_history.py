@@ -22,7 +22,7 @@ from memagent_batch.run.run import begin_run, close_run
 from memagent_batch.run.state import read_state
 from memagent_batch.run.tables import MEMORIES, READING_TABLES
 from memagent_batch.run.wiring import ReaderIdentity
-from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
+from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of, tables_without_documents
 from tests.tables import comparable
 
 DOCUMENTS = {"a": "one", "b": "two", "broken": None}
@@ -166,6 +166,7 @@ def test_slice_that_was_killed_between_its_commits_doubles_no_row_that_another_s
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "MANY_SMALL", 2)
+    monkeypatch.setattr("memagent_batch.run.flows.verify.open_tables", tables_without_documents)
     slices: list[Any] = [{"input": {"slice": f"{number}/2"}} for number in (1, 2)]
     one, two = slices
 
