@@ -249,7 +249,7 @@ def read_yaml(file: Path, *, option: str) -> Any:
 
 
 def warn_of_untrained_policy(agent: AgentConfig) -> None:
-    """Warns if a model that comes with the project reads with other policy settings than those of its training."""
+    """Logs a warning if an included model is used with other policy settings than it was trained with."""
     if agent.model not in TRAINED_WITH:
         return
     config = TRAINED_WITH[agent.model]

@@ -179,9 +179,15 @@ class _Ingest:
                 self._documents.require_newest(self._run)  # else `memagent forget` may have deleted the file
                 raise
         except SupersededError:
-            places = (self._documents.place / path for path in self._uncommitted)
-            self._found.output.delete_files([place.path for place in places])
+            self._delete_uncommitted()
             raise
+
+    def _delete_uncommitted(self) -> None:
+        """Deletes what tasks have written and no version of the table has: a commit may have lost only its reply."""
+        version = self._documents.version()
+        committed = set() if version is None else self._documents.files(version).keys()
+        places = (self._documents.place / path for path in self._uncommitted - committed)
+        self._found.output.delete_files([place.path for place in places])
 
     def _bring_up_to_date(self) -> Ingested:
         columns = self._columns()

@@ -389,6 +389,29 @@ def test_ingest_that_an_erasure_has_overtaken_leaves_no_text_behind(
     assert nights.run({name: texts[name] for name in NAMES if name != GONE})["counts"]["failed"] == 0
 
 
+def test_overtaken_ingest_deletes_no_file_that_it_has_committed(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit may be made and its reply be lost, until a newer run has taken over."""
+    nights = Nights(tmp_path, text_model, Location(uri=str(tmp_path / "run")), record={})
+    commit = OutputTable.commit
+
+    def commit_without_reply(table: OutputTable, **values: Any) -> int:
+        version = commit(table, **values)
+        if table.name == "documents":
+            raise SupersededError("taken over")
+        return version
+
+    texts = {name: text_of(name) for name in NAMES}
+    with monkeypatch.context() as patch:
+        patch.setattr(OutputTable, "commit", commit_without_reply)
+        with pytest.raises(SupersededError):
+            nights.run(texts)
+    stored = OutputTable(output=nights.output, name="documents").dataset().to_table(columns=["document_id", "text"])
+    assert sorted(stored["document_id"].to_pylist()) == sorted(NAMES)
+    assert nights.run(texts)["counts"]["ok"] == len(ASK) * len(NAMES)
+
+
 def test_merge_of_the_log_that_an_erasure_has_overtaken_brings_no_turn_back(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ LABEL_VALUES = (YES, NO, UNCLEAR)
 REVIEWS_FOLDER = "review"
 LABELS_FOLDER = f"{REVIEWS_FOLDER}/labels"
 FORGOTTEN_ID = "(forgotten)"
-"""Stands for the id of a document that `memagent forget` has erased: an id may be a file name with a person's name."""
+"""The document_id of labels and sign-offs after `memagent forget`, since an id may contain a person's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,7 +203,7 @@ def _is_tracked(root: Any) -> bool:
 
 
 def _has_hidden(root: Any) -> bool:
-    """Whether a run with text has the format hidden; of styles that have it nothing is known here."""
+    """Whether some text has the format `hidden` itself. Text that is hidden by its style is not found."""
     marks = (mark for mark in root.iter(f"{W}vanish") if mark.get(f"{W}val", "1") not in OFF)
     runs = (mark.getparent().getparent() for mark in marks)
     return any(run is not None and run.tag == f"{W}r" and written_text(run).strip() for run in runs)

@@ -474,7 +474,7 @@ class _PageReader:
             self._counters.pop(name, None)
 
     def _write_generated(self, element: Any, tag: str, styled: "_Styled", name: str) -> None:
-        """Writes what a style sheet shows before or after the text of an element."""
+        """Writes the text that `::before`, `::after` or `::marker` (`name`) of an element has in the style sheets."""
         style = styled.generated.get(name)
         if not style or tag in UNSHOWN_TAGS or tag in self._REPLACEMENTS:
             return
@@ -747,7 +747,7 @@ def _script(style: Style) -> str:
 
 
 def _has_words(content: str) -> bool:
-    """Returns whether a value of `content` shows letters or digits."""
+    """Returns whether the CSS property `content` with this value shows letters or digits."""
     return any(
         any(map(str.isalnum, inside)) if kind == "text" else kind in ("attr", "counter", "counters", "var")
         for kind, inside in content_pieces(content)
@@ -755,7 +755,7 @@ def _has_words(content: str) -> bool:
 
 
 def _resolved(place: str, address: str) -> str:
-    """Returns an address that stands in a style sheet at a place, as the page would write it."""
+    """Returns the address of an imported style sheet, relative to the page; `place` is the sheet that imports it."""
     if re.match(r"[\w+.-]+:|/", address):
         return address
     return urljoin(place, address) if "://" in place else posixpath.join(posixpath.dirname(place), address)

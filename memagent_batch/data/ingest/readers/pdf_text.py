@@ -44,8 +44,8 @@ MIN_RULES = 2
 COLUMN_GAP, MIN_COLUMN_LINES, COLUMN_WORDS = 1.5, 4, 3
 """Least gap between columns as a share of the height of a line, their least number of lines, and of words a line."""
 MIN_TORN_ROWS, MAX_PIECES = 2, 3000
-"""Rows of a table whose first words are read last, from which the order of a page is in doubt, and most pieces of text
-of a page whose order is judged: a map has more."""
+"""A page needs review if so many rows of a table have their label after their amounts; pages with more pieces of text,
+such as maps, are not checked."""
 COMPOUND_HEAD = re.compile(
     "all|anti|co|counter|cross|ex|extra|full|half|high|in|inter|intra|large|long|low|mid|multi|non|off|on|one|open|out|"
     "over|post|pre|pro|quasi|right|second|self|semi|short|single|six|so|sub|super|third|three|time|two|up|vice|well|year|"
@@ -71,7 +71,7 @@ BROKEN_WORD = re.compile(rf"(\w+){HYPHEN}(\w+)(-?)")
 WORD = re.compile(r"[^\W\d_]+")
 LABEL, DIGIT = re.compile(r"[^\W\d_]{3,}"), re.compile(r"\d")
 AMOUNT_WORDS = 2
-"""Most words beside an amount or a date in a cell of a table."""
+"""A cell of a table counts as an amount or a date if it has a digit, and at most so many words."""
 LETTERS_TOKEN = re.compile(r"\W{0,3}([^\W\d_]+(?:['’./&-][^\W\d_]+)*)\W{0,3}")
 NUMBER_TOKEN = re.compile(r"\W{0,3}[A-Za-z]{0,6}[-/.]?\d[\w.,:/%-]*\W{0,3}")
 ONE_LETTER_WORDS = frozenset("aioAIOeyEYàÀ")

@@ -54,7 +54,7 @@ MOST_SELECTORS, LONG_SELECTOR = 30, 300
 
 
 def parse_declarations(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the known properties of declarations: ordinary and important ones."""
+    """Parses `name: value; ...`; returns the values of `PROPERTIES` by name, without `!important` and with it."""
     pieces, start = list[str](), 0
     for sign in SIGN.finditer(text):
         if sign[0] == ";":
@@ -212,7 +212,7 @@ class StyleSheets:
 def parse_rules(sheet: str) -> Iterator[tuple[list[str], list[str]]]:
     """Yields the selectors and declarations of the rules that count on a large screen."""
     groups: list[tuple[list[str] | None, list[str]]] = [([], [])]
-    """The open blocks: their selectors (None if nothing in them counts) and declarations."""
+    """Blocks that have not ended: the selectors of each (None if its rules are ignored), and its declarations."""
     start = 0
     for sign in SIGN.finditer(sheet):
         if sign[0] not in ("{", "}", ";"):
