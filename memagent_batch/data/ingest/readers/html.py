@@ -13,8 +13,9 @@ from memagent_batch.data.ingest.readers.converter import (
     PartStatus,
     picture_parts,
 )
-from memagent_batch.data.ingest.readers.page_reader import VisibleText, visible_text
+from memagent_batch.data.ingest.readers.page_reader import visible_text
 from memagent_batch.data.ingest.readers.text import doubtful
+from memagent_batch.data.ingest.readers.visible_text import VisibleText
 
 SCRIPTED_CHARACTERS = 200
 """Characters of a page with scripts below which the scripts may write most of it."""

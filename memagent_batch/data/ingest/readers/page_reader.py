@@ -1,13 +1,12 @@
 """The text of a page in HTML: all that a reader sees, or may see after a click, in the order of the page."""
 
-import posixpath
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote_to_bytes, urljoin
+from urllib.parse import unquote_to_bytes
 
 from lxml import etree
 
@@ -22,6 +21,25 @@ from memagent_batch.data.ingest.readers.marks import (
     superscript,
 )
 from memagent_batch.data.ingest.readers.numbering import formatted
+from memagent_batch.data.ingest.readers.page_styles import (
+    APART,
+    APART_DISPLAYS,
+    BLOCK_DISPLAYS,
+    CELL_END,
+    EDGE,
+    GLUE,
+    NO_ITEMS,
+    ROW,
+    ROW_END,
+    Counters,
+    edges_of,
+    font_of,
+    has_words,
+    is_struck,
+    number_format_of,
+    resolved_address,
+    script_of,
+)
 from memagent_batch.data.ingest.readers.style_sheets import (
     Rule,
     Style,
@@ -31,50 +49,14 @@ from memagent_batch.data.ingest.readers.style_sheets import (
     is_shown_elsewhere,
 )
 from memagent_batch.data.ingest.readers.symbols import symbol_font, to_unicode
+from memagent_batch.data.ingest.readers.visible_text import NAME_CHARACTERS, VisibleText
 
-EDGE, CELL_END, ROW, ROW_END, GLUE, APART = "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f"
-"""Stand for the beginning or end of a block, for the end of a cell, for those of a row, and for what joins a number of
-a list to the block behind it, and for a place where no word goes on, until the text is put together."""
-SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
-PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre", "textarea")
-LISTS = ("caption", "dd", "dir", "dl", "dt", "legend", "li", "menu", "ol", "table", "ul")
-OPENED = ("details", "dialog", "figcaption", "figure", "hgroup", "search", "summary", "iframe", "video", "audio")
-BREAK_TAGS = {
-    **dict.fromkeys((*SECTIONS, *PARAGRAPHS, *LISTS, *OPENED), (EDGE, EDGE)),
-    "tr": (ROW, ROW_END),
-    "br": ("\n", ""),
-    "q": ('"', '"'),
-    "button": (" ", " "),
-    "text": (" ", " "),
-    "li": (EDGE, EDGE),
-}
-"""What stands for an element's beginning and end."""
-BLOCK_DISPLAYS = frozenset({"block", "flex", "grid", "list-item", "table", "table-row", "flow-root", "table-caption"})
-APART_DISPLAYS = frozenset({"inline-block", "inline-flex", "inline-grid", "inline-table", "table-cell"})
-NO_ITEMS = (BLOCK_DISPLAYS | APART_DISPLAYS | {"inline"}) - {"list-item"}
-"""Ways to show an element of a list that leave out its number."""
-CONTAINERS = frozenset({"flex", "grid", "inline-flex", "inline-grid"})
-"""Ways to show an element in which each element inside is a block."""
-SYMBOL_FONT = re.compile(r"\d\S*\s+[\"']?(wingdings[ 23]*|symbol)(?![\w-])")
-LIST_STYLE = re.compile(
-    r"(?<![\w-])(none|disc|circle|square|decimal|(?:lower|upper)-(?:alpha|latin|roman)|decimal-leading-zero)(?![\w-])"
-)
-RAISED_STYLE = re.compile(r"(super|sub)\b|([+-]?)(?=[\d.]*[1-9])[\d.]+(?:em|ex|rem|p[xt]|%)")
-SMALL_FONT = re.compile(r"0?\.\d+r?em|[1-8]?\d(?:\.\d+)?%|(?:x+-)?small(?:er)?")
 PICTURE_STYLE = re.compile(
     r"(?:background|background-image|content|list-style|list-style-image|border-image|mask|mask-image)\s*:[^;{}]*?"
     r"url\(\s*(?:\"([^\"]*)\"|'([^']*)'|([^)\"'\s]+))",
     re.I,
 )
 STRUCK_TAGS = frozenset({"del", "s", "strike"})
-NUMBER_FORMATS = (
-    dict.fromkeys(("a", "lower-alpha", "lower-latin"), "lowerLetter")
-    | dict.fromkeys(("A", "upper-alpha", "upper-latin"), "upperLetter")
-    | {"i": "lowerRoman", "lower-roman": "lowerRoman", "I": "upperRoman", "upper-roman": "upperRoman", "1": "decimal"}
-    | {"decimal": "decimal", "decimal-leading-zero": "decimalZero"}
-    | dict.fromkeys(("none", "disc", "circle", "square"), "none")
-)
-"""Formats of numbers of a list, as `type` or a style names them."""
 
 PAGE_END = re.compile(r"(?:</(?:body|html)\s*>\s*)+", re.I)
 """Where a parser ends a page. Browsers show what stands behind it, such as the footer of a mailing list."""
@@ -89,14 +71,10 @@ CELL_CHARACTERS = 300
 """Longest cell of a row that is one line, whatever paragraphs are in its cells; longer ones are columns of a page."""
 CELLS_APART = "|"
 """Stands between the cells of a row."""
-MOST_NAMED, NAME_CHARACTERS = 5, 60
-"""Rules, style sheets and words that a doubt names, and the longest name there."""
-OUT_OF_FLOW = ("absolute", "fixed")
 IMPORTED_SHEETS = 100
 """Most style sheets that one imports."""
 UNREAD_CONTENT = frozenset({"target-counter", "target-counters", "target-text", "string", "element"})
 """Functions of style sheets that write words of another place."""
-NUMBER = re.compile(r"[+-]?\d{1,9}")
 ICONS = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
 """Characters that only the font of a page gives a shape."""
 SPANNED_CELLS = 100
@@ -126,53 +104,6 @@ SMALL_PIXELS = 16
 """Pictures that are not higher or not wider are lines and dots, or count readers; they show no words."""
 PICTURE_ENDING = re.compile(r"\.(?:png|jpe?g|gif|webp|bmp|tiff?|svgz?|avif)(?:[?#].*)?$", re.I)
 MEDIA_ENDING = re.compile(r"\.(?:mp[34g]|m4[av]|webm|og[gav]|wav|avi|mov|wmv|wma|flv|swf|mpeg)(?:[?#].*)?$", re.I)
-
-
-@dataclass(slots=True, kw_only=True)
-class VisibleText:
-    """What a reader of a page sees, and may see after a click."""
-
-    text: str = ""
-    left_out: list[str] = field(default_factory=list)
-    """What the page says and `text` does not: repeated names, and choices that were not made."""
-    title: str = ""
-    pictures: list[bytes] = field(default_factory=list)
-    """Pictures that the page holds."""
-    outside_pictures: list[str] = field(default_factory=list)
-    """Addresses of pictures that it shows and does not hold."""
-    media: list[str] = field(default_factory=list)
-    """What it plays or draws: `video`, `audio`, `canvas`."""
-    inner_pages: bool = False
-    """Whether it shows other pages, which are not in it."""
-    has_script: bool = False
-    unread_rules: list[str] = field(default_factory=list)
-    """Selectors of rules by which its style sheets write, number, raise or strike out words, and which are not read."""
-    outside_style_sheets: list[str] = field(default_factory=list)
-    """Addresses of style sheets that it links to and that are not known."""
-    run_together: list[str] = field(default_factory=list)
-    """Words that those may set apart."""
-    failure: str | None = None
-
-    @property
-    def doubt(self) -> str | None:
-        """Why some of its text may be wrong."""
-        reasons = list[str]()
-        if self.unread_rules:
-            rules = _named(self.unread_rules)
-            reasons.append(
-                f"rules of its style sheets that may write, number or strike out words are not read: {rules}"
-            )
-        if self.run_together:
-            sheets, words = _named(self.outside_style_sheets), _named(self.run_together)
-            reasons.append(f"style sheets that it links to and does not hold ({sheets}) may set words apart in {words}")
-        return f"{'; '.join(reasons)}; save it as PDF to be sure" if reasons else None
-
-
-def _named(names: Sequence[str]) -> str:
-    """Returns some names in a line, each once."""
-    names = [*dict.fromkeys(name[-NAME_CHARACTERS:] for name in names)]
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def visible_text(page: str, *, style_sheet: Callable[[str], str | None] = lambda _: None) -> VisibleText:
@@ -285,8 +216,7 @@ class _PageReader:
         """Whether an element has just ended where a style sheet that is not known may set words apart."""
         self._sheets = StyleSheets([])
         self._styled: list[_Styled] = [_Styled()]
-        self._counters: dict[str, list[tuple[int, int]]] = {}
-        """The counters of style sheets by name, inner ones last: the depth at which each began, and its number."""
+        self._counters = Counters()
 
     def read(self) -> str:
         """Returns the text with signs for the edges of its blocks and cells."""
@@ -320,7 +250,7 @@ class _PageReader:
             yield from self._with_imported(sheet, address, known)
 
     def _with_imported(self, sheet: str, place: str, known: set[str]) -> Iterator[str]:
-        for address in (_resolved(place, address) for address in imported_sheets(sheet)):
+        for address in (resolved_address(place, address) for address in imported_sheets(sheet)):
             if address not in known:
                 yield from self._linked(address, known)
         yield sheet
@@ -338,7 +268,7 @@ class _PageReader:
         self._outputs += [[] for _ in marks]
         self._num_struck += _write_struck in marks
         self._num_scripts += any(mark is not _write_struck for mark in marks)
-        self._fonts.append(_font(element, styled.style) or self._fonts[-1])
+        self._fonts.append(font_of(element, styled.style) or self._fonts[-1])
         self._num_verbatim += tag in ("pre", "textarea")
         if element.get("style"):
             self._add_style_pictures(element.get("style"))
@@ -353,7 +283,7 @@ class _PageReader:
         elif tag in ("ol", "ul", "menu", "dir"):
             default = sum(_tag(each) == "li" for each in element) if element.get("reversed") is not None else 1
             self._numbers.append(_integer(element.get("start"), default) if tag == "ol" else 1)
-        self._count(styled.style)
+        self._counters.count(styled.style, depth=len(self._styled))
         if tag == "li":
             self._write_number(element, styled)
         self._write_generated(element, tag, styled, "before")
@@ -379,8 +309,7 @@ class _PageReader:
         self._num_struck -= _write_struck in marks
         self._num_scripts -= any(mark is not _write_struck for mark in marks)
         self._styled.pop()
-        for name in [*self._counters]:  # a counter also counts for the elements beside the one at which it began
-            self._end_counters(name, len(self._styled) + 2)
+        self._counters.end(len(self._styled) + 2)  # one counts for the elements beside that at which it began, too
         self._write(styled.edges[1])
         if marks and marks != [_write_struck] and element.tail:
             last = next((piece[-1] for piece in reversed(self._outputs[-1]) if piece), "")
@@ -416,7 +345,7 @@ class _PageReader:
         certain = [rule for rule in rules if rule.is_certain and not rule.pseudo]
         styled = _Styled(style=self._sheets.merge(certain, element.get("style") or ""))
         styled.names = self._sheets.names(element, around)
-        styled.edges = _edges(element, tag, styled.style, self._styled[-1].style)
+        styled.edges = edges_of(element, tag, styled.style, self._styled[-1].style)
         if len(certain) < len(rules):
             for name in ("before", "after", "marker"):
                 styled.generated[name] = self._sheets.merge(
@@ -431,10 +360,10 @@ class _PageReader:
         for rule in rules:
             style = self._sheets.merge([rule])
             if rule.pseudo:
-                is_unread = _has_words(style.get("content", ""))
+                is_unread = has_words(style.get("content", ""))
             else:
                 is_list = tag in ("ol", "li") and "list-style-type" in style
-                is_unread = is_list or _is_struck(style) or bool(_script(style)) or "counter-increment" in style
+                is_unread = is_list or is_struck(style) or bool(script_of(style)) or "counter-increment" in style
                 if styled.edges == ("", "") and style.get("display") in BLOCK_DISPLAYS | APART_DISPLAYS:
                     styled.edges = (" ", " ")
             if is_unread:
@@ -442,36 +371,15 @@ class _PageReader:
 
     def _marks(self, element: Any, tag: str, style: Style) -> list[Callable[[str], str]]:
         marks: list[Callable[[str], str]] = []
-        if self._num_struck == 0 and (tag in STRUCK_TAGS or _is_struck(style)):
+        if self._num_struck == 0 and (tag in STRUCK_TAGS or is_struck(style)):
             marks.append(_write_struck)
-        script = tag if tag in ("sup", "sub") else "" if self._num_scripts else _script(style)
+        script = tag if tag in ("sup", "sub") else "" if self._num_scripts else script_of(style)
         if script and tag not in ("sup", "sub") and next(element.iter("sup", "sub"), None) is not None:
             script = ""  # which is marked there
         if script and tag not in ("td", "th", "tr", "img"):
             is_note = script == "sup" and _is_note(element)
             marks.append(_write_note if is_note else superscript if script == "sup" else subscript)
         return marks
-
-    def _count(self, style: Style, *, depth: int = 0) -> None:
-        """Sets counters as a style says."""
-        depth += len(self._styled)
-        for name, number in _counter_steps(style.get("counter-reset", ""), 0):
-            self._end_counters(name, depth)
-            self._counters.setdefault(name, []).append((depth, number))
-        for property_name in ("counter-increment", "counter-set"):
-            is_step = property_name == "counter-increment"
-            for name, number in _counter_steps(style.get(property_name, ""), int(is_step)):
-                counters = self._counters.setdefault(name, [])
-                began, before = counters.pop() if counters else (depth, 0)
-                counters.append((began, before + number if is_step else number))
-
-    def _end_counters(self, name: str, depth: int) -> None:
-        """Ends counters that began at a depth or further inside."""
-        counters = self._counters.get(name, [])
-        while counters and counters[-1][0] >= depth:
-            counters.pop()
-        if not counters:
-            self._counters.pop(name, None)
 
     def _write_generated(self, element: Any, tag: str, styled: "_Styled", name: str) -> None:
         """Writes the text that `::before`, `::after` or `::marker` (`name`) of an element has in the style sheets."""
@@ -480,7 +388,7 @@ class _PageReader:
             return
         if style.get("display") == "none" or style.get("visibility") == "hidden":
             return
-        self._count(style, depth=1)
+        self._counters.count(style, depth=len(self._styled) + 1)
         text = self._generated(element, style.get("content", ""))
         if text is None:
             rules = (
@@ -490,7 +398,7 @@ class _PageReader:
             )
             self._seen.unread_rules += (rule.selector for rule in rules)
         elif text and not (tag == "q" and not any(map(str.isalnum, text))):
-            script = _script(style)
+            script = script_of(style)
             text = superscript(text) if script == "sup" else subscript(text) if script else text
             edge = EDGE if style.get("display") in BLOCK_DISPLAYS else APART
             self._write(f"{edge}{text}{edge}{GLUE if tag == 'li' and name != 'after' and edge == APART else ''}")
@@ -502,7 +410,7 @@ class _PageReader:
             if kind == "/":  # behind it stands what is read to the blind
                 break
             values = self._sheets.texts.get(inside.split(",")[0].strip(), {inside}) if kind == "var" else ()
-            if kind in UNREAD_CONTENT or any(map(_has_words, values)):
+            if kind in UNREAD_CONTENT or any(map(has_words, values)):
                 return None
             texts.append(self._content_text(element, kind, inside))
         return "".join(texts).translate(CONTROLS).replace("\n", " ")
@@ -514,24 +422,10 @@ class _PageReader:
             case "attr":
                 return element.get(inside.split(",")[0].strip().lower()) or ""
             case "counter" | "counters":
-                return self._counted(kind, inside)
+                return self._counters.shown(kind, inside, list_numbers=[number - 1 for number in self._numbers])
             case "open-quote" | "close-quote":
                 return '"'
         return ""
-
-    def _counted(self, kind: str, inside: str) -> str:
-        """Returns what `counter()` or `counters()` shows."""
-        pieces = [text for _, text in content_pieces(f"'{inside.split(',')[0].strip()}'")]
-        strings = [text for each, text in content_pieces(inside) if each == "text"]
-        words = [each for each, _ in content_pieces(inside) if each != "text"]
-        number_format = NUMBER_FORMATS.get(words[-1] if len(words) > 1 else "decimal", "decimal")
-        name = pieces[0].lower()
-        if name == "list-item" and name not in self._counters:
-            numbers = [number - 1 for number in self._numbers]
-        else:
-            numbers = [number for _, number in self._counters.get(name, [(0, 0)])]
-        shown = numbers if kind == "counters" else numbers[-1:]
-        return (strings[0] if strings else "").join(formatted(number, number_format) for number in shown)
 
     def _end_cell(self, element: Any, tag: str) -> None:
         if tag == "table":
@@ -555,7 +449,7 @@ class _PageReader:
             return
         ordered = "decimal" if parent is not None and _tag(parent) == "ol" else "none"
         inherited = self._styled[-2].style if parent is not None else {}
-        number_format = _number_format(element, styled.style) or _number_format(parent, inherited) or ordered
+        number_format = number_format_of(element, styled.style) or number_format_of(parent, inherited) or ordered
         shown = formatted(number, number_format)
         text = "".join(islice(element.itertext(), 9)).lstrip()[: len(shown) + 1]
         if shown and text not in (f"{shown}.", f"{shown})"):
@@ -700,83 +594,6 @@ def _tag(element: Any) -> str:
     return element.tag.rpartition(":")[2].lower() if isinstance(element.tag, str) else ""
 
 
-def _edges(element: Any, tag: str, style: Style, around: Style) -> tuple[str, str]:
-    """Returns what stands for the beginning and end of an element.
-
-    Args:
-        element: the element.
-        tag: its tag.
-        style: how it is shown.
-        around: how the element around it is shown.
-    """
-    edges = BREAK_TAGS.get(tag)
-    if tag in ("tr", "td", "th", "br") or edges == (EDGE, EDGE):
-        return edges or ("", "")
-    container, display = around.get("display", ""), style.get("display", "")
-    if container in CONTAINERS and display != "none":
-        return (" ", " ") if container.startswith("inline") else (EDGE, EDGE)
-    if edges is not None:
-        return edges
-    if style.get("float", "none") != "none":  # beside the text
-        return ("", "") if _is_initial(element) else (" ", " ")
-    if display in BLOCK_DISPLAYS:
-        return EDGE, EDGE
-    return (" ", " ") if display in APART_DISPLAYS or style.get("position") in OUT_OF_FLOW else ("", "")
-
-
-def _is_initial(element: Any) -> bool:
-    """Returns whether an element is the first letter of a word."""
-    text = "".join(islice(element.itertext(), 9)).strip()
-    return len(text) == 1 and text.isalpha() and (element.tail or "")[:1].isalpha()
-
-
-def _is_struck(style: Style) -> bool:
-    return "line-through" in style.get("text-decoration", "")
-
-
-def _script(style: Style) -> str:
-    """Returns `sup` or `sub` for what is shown raised or lowered; otherwise nothing."""
-    place = RAISED_STYLE.match(style.get("vertical-align", ""))
-    if place is not None and place[1]:
-        return place[1][:3]
-    is_small = SMALL_FONT.fullmatch(style.get("font-size", "")) is not None
-    if place is not None:
-        return ("sub" if place[2] == "-" else "sup") if is_small else ""
-    shift = RAISED_STYLE.match(style.get("top", "")) if style.get("position") == "relative" else None
-    return ("sup" if shift[2] == "-" else "sub") if shift is not None and is_small else ""
-
-
-def _has_words(content: str) -> bool:
-    """Returns whether the CSS property `content` with this value shows letters or digits."""
-    return any(
-        any(map(str.isalnum, inside)) if kind == "text" else kind in ("attr", "counter", "counters", "var")
-        for kind, inside in content_pieces(content)
-    )
-
-
-def _resolved(place: str, address: str) -> str:
-    """Returns the address of an imported style sheet, relative to the page; `place` is the sheet that imports it."""
-    if re.match(r"[\w+.-]+:|/", address):
-        return address
-    return urljoin(place, address) if "://" in place else posixpath.join(posixpath.dirname(place), address)
-
-
-def _counter_steps(value: str, otherwise: int) -> Iterator[tuple[str, int]]:
-    """Yields names of counters, each with the number behind it."""
-    words = value.split()
-    for place, name in enumerate(words):
-        if name != "none" and not NUMBER.fullmatch(name):
-            number = words[place + 1] if place + 1 < len(words) else ""
-            yield name, int(number) if NUMBER.fullmatch(number) else otherwise
-
-
-def _font(element: Any, style: Style) -> str | None:
-    family = style.get("font-family", "").replace("inherit", "")
-    symbols = SYMBOL_FONT.search(family)
-    name = element.get("face") or (symbols[1] if symbols is not None else family.split(",")[0])
-    return name.strip().strip("\"'") if name else None
-
-
 def _write_struck(text: str) -> str:
     return STRETCH.sub(lambda stretch: struck_out(stretch[0]), text)
 
@@ -816,13 +633,6 @@ def _ruby(element: Any) -> str | None:
     """Returns the reading of a word in parentheses; None if the page has its own parentheses."""
     has_own = any(_tag(each) == "rp" for each in element.itersiblings(preceding=True))
     return None if has_own else f"({''.join(element.itertext())})"
-
-
-def _number_format(element: Any, style: Style) -> str | None:
-    if element is None:
-        return None
-    named = LIST_STYLE.search(style.get("list-style-type", ""))
-    return NUMBER_FORMATS.get(named[1] if named is not None else element.get("type", ""))
 
 
 def _span(value: str | None) -> int:
